@@ -1,0 +1,61 @@
+# `make tune` and `make test` are all there is to it: .venv is made on the way.
+# PYTHON=python3 runs a target with that interpreter as it is instead, installing nothing.
+
+ifdef PYTHON
+export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
+READY := autotopk/_launcher.abi3.so
+else
+PYTHON := .venv/bin/python
+READY := .venv/installed
+endif
+OLDEST_TRITON := 3.6.0
+PYTEST := $(PYTHON) -m pytest
+PARALLEL := -n auto --maxprocesses 8
+ARGS ?=
+FILE ?= winners.sqlite
+
+.PHONY: tune bench export test test-gpu lint format venv clean
+
+tune: $(READY)  ## measure on this machine and keep the winners
+	$(PYTHON) -m autotopk tune $(ARGS)
+
+bench: $(READY)  ## what autotopk.topk costs beside torch.topk
+	$(PYTHON) -m autotopk bench $(ARGS)
+
+export: $(READY)  ## write this machine's winners to FILE
+	$(PYTHON) -m autotopk export $(FILE)
+
+test: $(READY) .venv/triton-$(OLDEST_TRITON)  ## everything that needs no GPU: plain, interpreted, oldest Triton
+	$(PYTEST) $(PARALLEL) -m "not gpu and not interpret"
+	TRITON_INTERPRET=1 $(PYTEST) $(PARALLEL) -m interpret
+	PYTHONPATH=$(CURDIR)/.venv/triton-$(OLDEST_TRITON):$(PYTHONPATH) $(PYTEST) $(PARALLEL) -m compile
+
+test-gpu: $(READY)  ## what needs a GPU, one process
+	$(PYTEST) -m gpu $(ARGS)
+
+lint: venv  ## format, style, types, direction of imports
+	.venv/bin/ruff format --check . && .venv/bin/ruff check .
+	.venv/bin/mypy && .venv/bin/lint-imports
+
+format: venv
+	.venv/bin/ruff check --fix-only . && .venv/bin/ruff format .
+
+venv: .venv/installed
+
+# torch first and alone: resolved with the rest, another release of it may be tried, which costs gigabytes.
+.venv/installed: pyproject.toml constraints.txt autotopk/_launcher.c
+	test -x .venv/bin/python || python3 -m venv .venv
+	.venv/bin/python -m pip install --quiet -c constraints.txt torch
+	.venv/bin/python -m pip install --quiet -c constraints.txt -e ".[tilelang,dev]"
+	touch $@
+
+.venv/triton-%:
+	$(PYTHON) -m pip install --quiet --no-deps --target $@ triton==$*
+
+# What an installation does, for interpreters that nothing is installed into. Without a compiler, calls cost more.
+autotopk/_launcher.abi3.so: autotopk/_launcher.c
+	-$(CC) -O2 -shared -fPIC -I$(shell $(PYTHON) -c "import sysconfig; print(sysconfig.get_path('include'))") $< -o $@ -ldl
+
+clean:
+	rm -rf build dist *.egg-info .hypothesis .*_cache autotopk/*.so
+	find . -name __pycache__ -not -path "./.venv/*" -prune -exec rm -rf {} +

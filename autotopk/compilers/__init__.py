@@ -1,0 +1,1 @@
+"""Kernel languages as compilers to one `Kernel` record."""

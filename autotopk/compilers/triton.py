@@ -1,0 +1,109 @@
+"""Triton as a compiler to the `Kernel` record, on machines with and without a GPU."""
+
+import importlib
+import importlib.util
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotopk.errors import BuildError
+from autotopk.kernel import Kernel, KernelSource, Parameter, ParameterKind, distribution_version
+from autotopk.strategy import code_version
+
+_KINDS: dict[str, ParameterKind] = {"i32": "int32", "i64": "int64"}
+
+
+@dataclass(frozen=True)
+class TritonSource(KernelSource):
+    """A `@triton.jit` function with everything that specialises it."""
+
+    function: str
+    """"package.module:name" of the kernel."""
+    signature: tuple[tuple[str, str], ...]
+    """Run-time parameters in order, with Triton's types: ("x", "*i32"), ("rows", "i32"), ..."""
+    constants: tuple[tuple[str, int | bool], ...]
+    """The `tl.constexpr` parameters."""
+    divisors: tuple[tuple[str, int], ...] = ()
+    """Powers of two known to divide a parameter (bytes for pointers): what makes loads wide."""
+    warps: int = 4
+
+    def identity(self) -> str:
+        """Code of the kernel's folder, specialisation and compiler version, found without importing Triton."""
+        module = self.function.partition(":")[0]
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None:
+            raise BuildError(f"{module} has no source file")
+        return f"triton {distribution_version('triton')}|{code_version(Path(spec.origin).parent)}|{self!r}"
+
+    def compile(self, arch: int) -> Kernel:
+        """See KernelSource. Any failure inside the compiler becomes a BuildError."""
+        try:
+            import triton
+            from triton.backends.compiler import GPUTarget
+            from triton.compiler import ASTSource
+        except ImportError as error:
+            raise BuildError(f"Triton cannot be imported: {error}") from error
+        kernel = self._jit_function()
+        names = kernel.arg_names
+        types = dict(self.signature)
+        source = ASTSource(
+            fn=kernel,
+            signature={name: types.get(name, "constexpr") for name in names},
+            constexprs={(names.index(name),): value for name, value in self.constants},
+            attrs={(names.index(name),): [["tt.divisibility", value]] for name, value in self.divisors if value > 1},
+        )
+        try:
+            compiled = triton.compile(
+                source, target=GPUTarget("cuda", arch, 32), options={"num_warps": self.warps, "num_stages": 1}
+            )
+        except Exception as error:  # MLIR, LLVM and ptxas each raise types of their own
+            raise BuildError(f"{self.function} for sm_{arch}: {type(error).__name__}: {error}") from error
+        if compiled.metadata.global_scratch_size:
+            raise BuildError(f"{self.function} asks for global scratch memory, which launches do not provide")
+        parameters = [Parameter(name, _KINDS.get(kind, "pointer")) for name, kind in self.signature]
+        # Triton appends pointers to scratch memory of its own; how many depends on its version
+        hidden = _entry_parameters(compiled.asm["ptx"]) - len(parameters)
+        parameters += [Parameter("null", "pointer")] * hidden
+        registers, spill_bytes = _resources(compiled.asm["cubin"])
+        return Kernel(
+            cubin=compiled.asm["cubin"],
+            symbol=compiled.metadata.name,
+            parameters=tuple(parameters),
+            threads=32 * self.warps,
+            shared_bytes=compiled.metadata.shared,
+            registers=registers,
+            spill_bytes=spill_bytes,
+        )
+
+    def interpret(self, grid: tuple[int, int, int], arguments: Mapping[str, Any]) -> None:
+        """Run on CPU tensors in Triton's interpreter; needs TRITON_INTERPRET=1 since the process started."""
+        run_time = {name: arguments[name] for name, _ in self.signature}
+        self._jit_function()[grid](**run_time, **dict(self.constants))
+
+    def _jit_function(self) -> Any:
+        module, _, name = self.function.partition(":")
+        return getattr(importlib.import_module(module), name)
+
+
+def _entry_parameters(ptx: str) -> int:
+    entry = re.search(r"\.entry[^(]*\(([^)]*)\)", ptx)
+    return entry[1].count(".param") if entry else 0
+
+
+def _resources(cubin: bytes) -> tuple[int, int]:
+    """Registers and local bytes of a thread as cuobjdump reports them; zeros where Triton brings no cuobjdump."""
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    if not tool.exists():
+        return 0, 0
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        report = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=False).stdout
+    usage = dict(re.findall(r"(REG|STACK|LOCAL):(\d+)", report))
+    return int(usage.get("REG", 0)), int(usage.get("STACK", 0)) + int(usage.get("LOCAL", 0))

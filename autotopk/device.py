@@ -1,0 +1,89 @@
+"""Where it runs: the properties of a GPU or CPU that tuning depends on."""
+
+import os
+import platform
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A model of processor, not one specimen: two equal machines give equal `Device`s.
+
+    The driver is left out on purpose: it changes under a deployment without changing the best kernel much, and is
+    kept beside each measurement instead. Memory tells apart boards that share a name.
+    """
+
+    type: str
+    name: str
+    capability: tuple[int, int] = (0, 0)
+    processors: int = 1
+    """Multiprocessors of a GPU, cores of a CPU."""
+    l2_bytes: int = 0
+    memory_gib: int = 0
+    shared_bytes: int = 0
+    """Largest shared memory of one block."""
+
+    @property
+    def arch(self) -> int:
+        """Compute capability as compilers spell it: 90 for (9, 0)."""
+        return self.capability[0] * 10 + self.capability[1]
+
+    @property
+    def fingerprint(self) -> str:
+        """The identity under which winners are stored."""
+        if self.type == "cpu":
+            return f"cpu|{self.name}|{self.processors} cores"
+        return f"{self.type}|{self.name}|sm_{self.arch}|{self.processors} SMs|{self.memory_gib} GiB"
+
+
+H100 = Device("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 132, 50 << 20, 79, 227 << 10)
+"""The GPU that the published figures were measured on; also what tests compile for where there is no GPU."""
+
+
+@cache
+def cuda_device(index: int) -> Device:
+    """The CUDA device of that index."""
+    import torch
+
+    properties = torch.cuda.get_device_properties(index)
+    return Device(
+        type="cuda",
+        name=properties.name,
+        capability=(properties.major, properties.minor),
+        processors=properties.multi_processor_count,
+        l2_bytes=getattr(properties, "L2_cache_size", 0),
+        memory_gib=round(properties.total_memory / 2**30),
+        shared_bytes=getattr(properties, "shared_memory_per_block_optin", 48 << 10),
+    )
+
+
+@cache
+def cpu_device() -> Device:
+    """This machine's CPU, as far as this process may use it."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Device(type="cpu", name=_cpu_model(), processors=cores)
+
+
+def device_of(device: "torch.device") -> Device:
+    """The `Device` of a torch device."""
+    if device.type == "cuda":
+        import torch
+
+        return cuda_device(torch.cuda.current_device() if device.index is None else device.index)
+    return cpu_device()
+
+
+def _cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo") as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return " ".join(line.split(":", 1)[1].split())
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,0 +1,37 @@
+"""Every error and warning that autotopk raises itself."""
+
+
+class AutotopkWarning(UserWarning):
+    """Something went wrong that costs speed, never an answer."""
+
+
+class AutotopkError(Exception):
+    """Base of the errors below; `topk` lets none of them out."""
+
+
+class UnknownStrategyError(AutotopkError, LookupError):
+    """No strategy of that name is installed."""
+
+
+class UnsupportedProblemError(AutotopkError, ValueError):
+    """A strategy was asked for a problem or a configuration that it does not serve."""
+
+
+class BuildError(AutotopkError, RuntimeError):
+    """A kernel could not be compiled, read from the cache or loaded."""
+
+
+class LaunchError(AutotopkError, RuntimeError):
+    """The driver refused to launch a kernel."""
+
+
+class ArtifactError(AutotopkError, ValueError):
+    """A winners file is missing, damaged, foreign or newer than this version reads."""
+
+
+class DatabaseError(AutotopkError, RuntimeError):
+    """A tuning database is missing, damaged, foreign or newer than this version reads."""
+
+
+class MeasurementError(AutotopkError, RuntimeError):
+    """A candidate gave a wrong answer, crashed, timed out or could not be timed."""

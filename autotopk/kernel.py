@@ -1,0 +1,125 @@
+"""A compiled kernel as a record, the source it is compiled from, and the folder that keeps compiled ones."""
+
+import hashlib
+import json
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from autotopk import settings
+from autotopk.errors import BuildError
+
+ParameterKind = Literal["pointer", "int32", "int64"]
+
+FORMAT = 1
+"""Layout of a cached kernel file; files of another format are compiled again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a kernel, by its name in the vocabulary of `autotopk.launch.arguments`."""
+
+    name: str
+    kind: ParameterKind
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Everything a driver needs to launch a compiled kernel, whichever compiler made it."""
+
+    cubin: bytes
+    symbol: str
+    parameters: tuple[Parameter, ...]
+    threads: int
+    """Threads of a block."""
+    shared_bytes: int = 0
+    """Dynamic shared memory of a block."""
+    cluster: int = 1
+    """Blocks of a cluster along x."""
+    cooperative: bool = False
+    programmatic_launch: bool = False
+    """May start before its predecessor ends (the kernel itself waits before it touches memory)."""
+    registers: int = 0
+    """Registers of a thread, for reports."""
+    spill_bytes: int = 0
+    """Local memory of a thread, for reports."""
+
+    def to_bytes(self) -> bytes:
+        """One line of JSON, then the cubin."""
+        header = {name: value for name, value in asdict(self).items() if name != "cubin"}
+        header |= {"format": FORMAT, "sha256": hashlib.sha256(self.cubin).hexdigest()}
+        return json.dumps(header, sort_keys=True).encode() + b"\n" + self.cubin
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Kernel":
+        """The inverse of `to_bytes`. Raises BuildError on anything that it did not write."""
+        try:
+            line, cubin = data.split(b"\n", 1)
+            header = json.loads(line)
+            if header.pop("format") != FORMAT or header.pop("sha256") != hashlib.sha256(cubin).hexdigest():
+                raise ValueError("format or checksum differs")
+            parameters = tuple(Parameter(**parameter) for parameter in header.pop("parameters"))
+            return cls(cubin=cubin, parameters=parameters, **header)
+        except (ValueError, KeyError, TypeError) as error:
+            raise BuildError(f"not a cached kernel: {error}") from error
+
+
+@dataclass(frozen=True)
+class KernelSource(ABC):
+    """What a kernel is compiled from; small, hashable and picklable, so that a pool of processes can compile it."""
+
+    @abstractmethod
+    def identity(self) -> str:
+        """Everything that the compiled code depends on except the architecture: source text, constants, compiler."""
+
+    @abstractmethod
+    def compile(self, arch: int) -> Kernel:
+        """Compile for a compute capability (90 for 9.0), needing no GPU. Raises BuildError."""
+
+    def cache_path(self, arch: int) -> Path:
+        """Where the compiled kernel is kept."""
+        digest = hashlib.sha256(f"{FORMAT}|{arch}|{self.identity()}".encode()).hexdigest()
+        return settings.kernel_dir() / f"{digest[:40]}.kernel"
+
+    def load(self, arch: int) -> Kernel:
+        """The kernel from the cache, else compiled and kept. Raises BuildError."""
+        path = self.cache_path(arch)
+        try:
+            return Kernel.from_bytes(path.read_bytes())
+        except (OSError, BuildError):
+            pass
+        kernel = self.compile(arch)
+        try:
+            write_atomically(path, kernel.to_bytes())
+        except OSError:
+            pass  # a read-only or full cache only costs the next process a compile
+        return kernel
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the old or the new one, whole, also when several processes write."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+@cache
+def distribution_version(name: str) -> str:
+    """Version of an installed distribution, read without importing it; "absent" where there is none."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "absent"

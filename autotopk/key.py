@@ -1,0 +1,46 @@
+"""What winners are stored under, and how near two of them are. The only place that buckets."""
+
+from dataclasses import dataclass, replace
+from math import inf, log2
+
+from autotopk.problem import Problem
+
+NEIGHBOUR_RADIUS = 3.0
+"""Farthest neighbour, as a sum of doublings over rows, cols and k, whose winner is still believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuningKey:
+    """The part of a problem that decides which kernel is fastest.
+
+    Left out: `largest` (an inverted key, the same work), strides and alignment (the winner's kernel is built for
+    the alignment at hand). `sorted` is in: ordering k results can cost more than finding them.
+    """
+
+    dtype: str
+    rows: int
+    cols: int
+    k: int
+    sorted: bool
+
+    @classmethod
+    def of(cls, problem: Problem) -> "TuningKey":
+        """The key of a problem."""
+        return cls(problem.dtype, problem.rows, problem.cols, problem.k, problem.sorted)
+
+    def bucket(self) -> "TuningKey":
+        """The key with rows, cols and k rounded to the nearest power of two in log space."""
+        return replace(self, rows=_round(self.rows), cols=_round(self.cols), k=_round(self.k))
+
+    def distance(self, other: "TuningKey") -> float:
+        """Doublings between two keys; infinite across dtypes and orders."""
+        if self.dtype != other.dtype or self.sorted != other.sorted:
+            return inf
+        return abs(log2(self.rows / other.rows)) + abs(log2(self.cols / other.cols)) + abs(log2(self.k / other.k))
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.cols} k={self.k} {self.dtype} {'sorted' if self.sorted else 'unsorted'}"
+
+
+def _round(value: int) -> int:
+    return 1 << round(log2(value))

@@ -1,0 +1,76 @@
+"""What is asked: one top-k over the rows of a matrix, without the data."""
+
+from dataclasses import dataclass
+from math import gcd
+
+DTYPE_BYTES = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+}
+"""The dtypes that strategies may declare, with their size in bytes; any other dtype goes to torch.topk."""
+
+VECTOR_BYTES = 16
+"""The widest load of one thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Top k of every row of a (rows, cols) matrix whose columns are adjacent in memory.
+
+    `row_stride` and `vector` are in elements. `vector` is the largest power of two, at most 16 bytes, that divides
+    the address, `row_stride` and `cols`: the widest load that is aligned everywhere and never straddles a row's end.
+    """
+
+    rows: int
+    cols: int
+    k: int
+    dtype: str
+    device_type: str
+    largest: bool = True
+    sorted: bool = True
+    row_stride: int = 0
+    vector: int = 1
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPE_BYTES:
+            raise ValueError(f"dtype {self.dtype!r} is not one of {', '.join(DTYPE_BYTES)}")
+        if self.rows < 1 or self.cols < 1 or not 1 <= self.k <= self.cols:
+            raise ValueError(f"need rows >= 1, cols >= 1 and 1 <= k <= cols, got {self.rows}x{self.cols}, k={self.k}")
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return DTYPE_BYTES[self.dtype]
+
+    @classmethod
+    def contiguous(
+        cls,
+        rows: int,
+        cols: int,
+        k: int,
+        dtype: str = "float32",
+        device_type: str = "cuda",
+        *,
+        largest: bool = True,
+        sorted: bool = True,
+    ) -> "Problem":
+        """The problem of a freshly allocated contiguous (rows, cols) matrix."""
+        vector = vector_width(0, cols, cols, DTYPE_BYTES.get(dtype, VECTOR_BYTES))
+        return cls(rows, cols, k, dtype, device_type, largest, sorted, cols, vector)
+
+    def __str__(self) -> str:
+        order = ("largest" if self.largest else "smallest") + (", sorted" if self.sorted else ", any order")
+        return f"{self.rows}x{self.cols} {self.dtype} k={self.k} ({order}) on {self.device_type}"
+
+
+def vector_width(address: int, row_stride: int, cols: int, itemsize: int) -> int:
+    """Elements of the widest aligned load, see `Problem.vector`."""
+    widest = VECTOR_BYTES // itemsize
+    return gcd(gcd(row_stride, cols), gcd(address // itemsize, widest))

@@ -1,0 +1,100 @@
+"""What a tuner tells while it works, and its report at the end."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from autotopk.tuning_db.records import Measurement, Status, Winner
+from autotopk.workloads import Workload
+
+Outcome = Literal["finished", "budget", "interrupted"]
+"""Everything was done; the budget ended first; Ctrl-C."""
+
+WorkloadOutcome = Literal["tuned", "known", "partial", "failed", "skipped"]
+"""Raced now; decided by earlier runs; ended by budget or Ctrl-C before its race; not even torch.topk could be timed;
+not begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadResult:
+    """What one workload came to."""
+
+    workload: Workload
+    outcome: WorkloadOutcome
+    candidates: int = 0
+    """Able and valid configurations of all strategies."""
+    measured: Mapping[Status, int] | None = None
+    """Candidates that had their turn in this run, by how it ended; none where nothing was measured."""
+    winner: Winner | None = None
+    """With its ratio to torch.topk, runner-up and gap."""
+    error: str | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TuneStarted:
+    """Before the first workload."""
+
+    device: str
+    """`Device.fingerprint`."""
+    control: str
+    """What torch.topk is here, see `Environment.control`."""
+    workloads: int
+    budget_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadStarted:
+    """Before the first candidate of a workload."""
+
+    workload: Workload
+    index: int
+    """From 0."""
+    candidates: int
+    new: int
+    """Those of them to be measured now; an upper bound where the budget may end first."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateMeasured:
+    """After a measurement is stored."""
+
+    workload: Workload
+    measurement: Measurement
+    done: int
+    """Candidates of the workload measured in this run."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadFinished:
+    """After a workload, also one that needed nothing."""
+
+    result: WorkloadResult
+    index: int
+    eta_s: float | None
+    """Seconds left by the pace so far and the budget; none before there is a pace."""
+
+
+Event = TuneStarted | WorkloadStarted | CandidateMeasured | WorkloadFinished
+
+
+@dataclass(frozen=True, slots=True)
+class TuneReport:
+    """A run of the tuner."""
+
+    outcome: Outcome
+    results: tuple[WorkloadResult, ...]
+    """In the order of the workloads."""
+    store_path: Path
+    winners_path: Path
+    """The published artifact."""
+    elapsed_s: float
+
+    def counts(self) -> dict[Status, int]:
+        """Candidates that had their turn in this run, by how it ended."""
+        total: dict[Status, int] = {}
+        for result in self.results:
+            for status, count in (result.measured or {}).items():
+                total[status] = total.get(status, 0) + count
+        return total

@@ -1,0 +1,157 @@
+"""From what is typed on a command line to devices and workloads."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autotopk.device import H100, Device, device_of
+from autotopk.errors import AutotopkError
+
+if TYPE_CHECKING:
+    import torch
+
+    from autotopk.workloads import Workload
+
+FINGERPRINT = re.compile(
+    r"(?P<type>\w+)\|(?P<name>.+?)(\|sm_(?P<major>\d+)(?P<minor>\d))?\|(?P<processors>\d+) (SMs|cores)"
+    r"(\|(?P<memory>\d+) GiB)?"
+)
+
+SHARED_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
+"""Largest shared memory of one block by compute capability (CUDA C++ Programming Guide, technical specifications)."""
+
+
+class SelectionError(AutotopkError, ValueError):
+    """A device or workload was asked for that is not here."""
+
+
+def torch_device(text: str | None) -> "torch.device":
+    """A device to run on; by default the first GPU, else the CPU. Raises SelectionError."""
+    import torch
+
+    if text is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(text)
+    except RuntimeError:
+        raise SelectionError(f"device {text!r} is not cpu, cuda or cuda:INDEX") from None
+    if device.type not in ("cpu", "cuda"):
+        raise SelectionError(f"device {text!r} is not cpu, cuda or cuda:INDEX")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise SelectionError(f"device {text!r} is not here: {torch.cuda.device_count()} CUDA devices found")
+    return device
+
+
+def fingerprint(text: str, known: Iterable[str]) -> str:
+    """The fingerprint that a user names: in full, as a part of a known one ("H100"), or as a device that is here.
+
+    Raises SelectionError.
+    """
+    known = sorted(set(known))
+    if text in known:
+        return text
+    if re.fullmatch(r"cpu|cuda(:\d+)?", text):
+        return device_of(torch_device(text)).fingerprint
+    matches = [candidate for candidate in known if text.lower() in candidate.lower()]
+    if len(matches) != 1:
+        found = "fits more than one device" if matches else "is not cpu, cuda, cuda:INDEX or a part of a known device"
+        raise SelectionError(f"device {text!r} {found}; known: {'; '.join(matches or known) or 'none'}")
+    return matches[0]
+
+
+def device_named(text: str | None, known: Iterable[str]) -> Device:
+    """A device that is here, or one of another machine as far as its fingerprint tells. Raises SelectionError."""
+    if text is None or re.fullmatch(r"cpu|cuda(:\d+)?", text):
+        return device_of(torch_device(text))
+    return parse_fingerprint(fingerprint(text, known))
+
+
+def parse_fingerprint(text: str) -> Device:
+    """The inverse of `Device.fingerprint`; the size of L2 is not in it. Raises SelectionError."""
+    if text == H100.fingerprint:
+        return H100
+    match = FINGERPRINT.fullmatch(text)
+    if match is None:
+        raise SelectionError(f"{text!r} is no device fingerprint")
+    major, minor = int(match["major"] or 0), int(match["minor"] or 0)
+    return Device(
+        type=match["type"],
+        name=match["name"],
+        capability=(major, minor),
+        processors=int(match["processors"]),
+        memory_gib=int(match["memory"] or 0),
+        shared_bytes=SHARED_KIB.get(10 * major + minor, 48) << 10 if match["type"] == "cuda" else 0,
+    )
+
+
+def workloads(
+    tags: Sequence[str], rows: Sequence[str], cols: Sequence[str], ks: Sequence[str], dtypes: Sequence[str]
+) -> "list[Workload]":
+    """The workloads of the tags, then those of the grid of the lists, each once. Raises SelectionError."""
+    from autotopk.problem import DTYPE_BYTES
+    from autotopk.workloads import TAGS, grid, tagged
+
+    if unknown := sorted({*_split(tags)} - {*TAGS}):
+        raise SelectionError(f"tag {unknown[0]!r} is not one of {', '.join(TAGS)}")
+    if unknown := sorted({*_split(dtypes)} - {*DTYPE_BYTES}):
+        raise SelectionError(f"dtype {unknown[0]!r} is not one of {', '.join(DTYPE_BYTES)}")
+    lists = {"--rows": numbers("--rows", rows), "--cols": numbers("--cols", cols), "-k": numbers("-k", ks)}
+    chosen = [workload for tag in _split(tags) for workload in tagged(tag)]
+    if any(lists.values()):
+        if missing := [option for option, values in lists.items() if not values]:
+            raise SelectionError(f"--rows, --cols and -k go together; {missing[0]} is missing")
+        chosen += grid(lists["--rows"], lists["--cols"], lists["-k"], _split(dtypes) or ["float32"])
+        if not chosen:
+            raise SelectionError(f"k={min(lists['-k'])} exceeds every one of --cols {lists['--cols']}")
+    elif dtypes:
+        raise SelectionError("--dtype needs --rows, --cols and -k")
+    return list(dict.fromkeys(chosen))
+
+
+def usual(device: "torch.device") -> "list[Workload]":
+    """What is tuned and timed where nothing else is asked for."""
+    from autotopk.workloads import tagged
+
+    return tagged("seeds" if device.type == "cuda" else "ci")
+
+
+def missed(path: Path, device: Device) -> "list[Workload]":
+    """The problems of a device that AUTOTOPK_MISSES kept, the commonest first. Raises SelectionError."""
+    from autotopk.workloads import Workload
+
+    counts: Counter[Workload] = Counter()
+    others: set[str] = set()
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SelectionError(f"misses {path}: {error}") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            miss = json.loads(line)
+            place, count = miss.pop("device"), miss.pop("count")
+            workload = Workload(**miss)
+            if place == device.fingerprint:
+                counts[workload] += count
+            else:
+                others.add(place)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SelectionError(f"misses {path}, line {number}: {line!r} is no miss ({error})") from error
+    if not counts:
+        raise SelectionError(f"{path} holds no miss of {device.fingerprint}, only of: {'; '.join(others) or 'none'}")
+    return [workload for workload, _ in counts.most_common()]
+
+
+def numbers(option: str, texts: Sequence[str]) -> list[int]:
+    """Positive integers from comma-separated lists. Raises SelectionError."""
+    words = _split(texts)
+    if bad := [word for word in words if not word.isdecimal() or int(word) < 1]:
+        raise SelectionError(f"{option} {bad[0]!r} is not a positive integer")
+    return [int(word) for word in words]
+
+
+def _split(texts: Sequence[str]) -> list[str]:
+    """The words of comma-separated lists."""
+    return [word.strip() for text in texts for word in text.split(",") if word.strip()]

@@ -1,0 +1,141 @@
+"""Named shapes: one list for the tuner, the tests and the benchmarks."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import product
+
+from autotopk.key import TuningKey
+from autotopk.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Top k of every row of a contiguous (rows, cols) matrix, without the device."""
+
+    rows: int
+    cols: int
+    k: int
+    dtype: str = "float32"
+    sorted: bool = True
+    tags: frozenset[str] = field(default=frozenset(), compare=False)
+
+    def __post_init__(self) -> None:
+        self.problem("cpu")  # refuses what is no problem at all
+
+    def problem(self, device_type: str) -> Problem:
+        """The problem on "cuda" or "cpu"."""
+        return Problem.contiguous(self.rows, self.cols, self.k, self.dtype, device_type, sorted=self.sorted)
+
+    @property
+    def key(self) -> TuningKey:
+        """What its winner is stored under."""
+        return TuningKey.of(self.problem("cpu"))
+
+    @property
+    def bytes(self) -> int:
+        """Size of the input."""
+        problem = self.problem("cpu")
+        return problem.rows * problem.cols * problem.itemsize
+
+    def __str__(self) -> str:
+        return str(self.key)
+
+
+TAGS: dict[str, str] = {
+    "ci": "small enough for two CPU cores in a few minutes",
+    "seeds": "executorch and flagtree",
+    "executorch": "the masked-argmax table of ExecuTorch",
+    "flagtree": "the top-k and selector tables of FlagTree",
+    "serving": "what large models and vector search ask for, and the seeds that published figures exist for",
+    "moe": "expert routing",
+    "dsa": "token selection of sparse attention",
+    "sampling": "candidates of the next token",
+    "ann": "nearest neighbours",
+}
+"""Every tag, with what it stands for."""
+
+_SHAPES: tuple[tuple[int, int, int, str, str], ...] = (
+    # rows, cols, k, tags, dtypes
+    (4, 8, 2, "seeds executorch serving", "float32"),
+    (16, 8, 2, "seeds executorch", "float32"),
+    (4, 32, 5, "seeds executorch", "float32"),
+    (32, 64, 10, "seeds executorch", "float32"),
+    (64, 128, 5, "seeds executorch serving", "float32"),
+    (128, 256, 10, "seeds executorch serving", "float32"),
+    (256, 512, 20, "seeds executorch serving", "float32"),
+    (512, 32, 2, "seeds executorch serving", "float32"),
+    (1024, 16, 4, "seeds executorch serving", "float32"),
+    (1024, 1024, 10, "seeds executorch serving", "float32"),
+    (64, 4096, 128, "seeds flagtree serving dsa", "float32"),
+    (64, 8192, 256, "seeds flagtree serving dsa", "float32"),
+    (64, 32768, 1024, "seeds flagtree serving dsa", "float32"),
+    (64, 32768, 2048, "seeds flagtree serving dsa", "float32"),
+    (64, 32768, 2048, "serving dsa", "bfloat16"),
+    (1, 131072, 2048, "seeds flagtree serving dsa", "float32"),
+    (1, 262144, 2048, "seeds flagtree serving dsa", "float32"),
+    (1, 262144, 2048, "serving dsa", "bfloat16"),
+    (1, 524288, 2048, "seeds flagtree serving dsa", "float32"),
+    (64, 128, 8, "seeds flagtree serving", "float32"),
+    (64, 1024, 32, "seeds flagtree serving", "float32"),
+    (64, 8192, 128, "seeds flagtree serving", "float32"),
+    (128, 32768, 256, "seeds flagtree serving", "float32"),
+    (1, 256, 8, "serving moe", "float32"),
+    (4096, 256, 8, "serving moe", "float32 bfloat16"),
+    (32768, 128, 4, "serving moe", "float32"),
+    (8192, 512, 10, "serving moe", "float32"),
+    (8, 131072, 2048, "serving dsa", "float32"),
+    (16, 1048576, 2048, "serving dsa", "float32"),
+    (256, 131072, 2048, "serving dsa", "float32"),
+    (4096, 8192, 2048, "serving dsa", "float32"),
+    (4096, 4096, 1024, "serving dsa", "float32"),
+    (1, 128256, 50, "serving sampling", "float32"),
+    (32, 128256, 50, "serving sampling", "float32 bfloat16"),
+    (256, 151936, 64, "serving sampling", "float32 bfloat16"),
+    (512, 32000, 256, "serving sampling", "float32"),
+    (10000, 1000, 10, "serving ann", "float32"),
+    (1000, 100000, 10, "serving ann", "float32"),
+    (100, 1000000, 64, "serving ann", "float32"),
+    (1, 1048576, 100, "serving ann", "float32"),
+    (1, 10000000, 100, "serving ann", "float32"),
+    (1, 100000000, 32, "serving ann", "float32"),
+    (4, 32, 5, "ci", "float32"),
+    (64, 128, 5, "ci", "float32"),
+    (256, 512, 20, "ci", "float32"),
+    (1024, 1024, 10, "ci", "float32"),
+    (16, 8192, 256, "ci", "float32 bfloat16"),
+    (1, 32768, 2048, "ci", "float32"),
+    (4, 128256, 50, "ci", "float32"),
+    (1, 1000000, 100, "ci", "float32"),
+    (8, 16384, 64, "ci", "int64"),
+)
+
+
+def tagged(tag: str) -> list[Workload]:
+    """The workloads of a tag, each sorted and in any order, because the two may have different winners.
+
+    Raises ValueError for an unknown tag.
+    """
+    if tag not in TAGS:
+        raise ValueError(f"tag {tag!r} is not one of {', '.join(TAGS)}")
+    return [workload for workload in _named() if tag in workload.tags]
+
+
+def grid(
+    rows: Iterable[int],
+    cols: Iterable[int],
+    ks: Iterable[int],
+    dtypes: Iterable[str] = ("float32",),
+    orders: Iterable[bool] = (True, False),
+) -> list[Workload]:
+    """Every combination whose k fits into its columns. Raises ValueError for sizes below 1 and unknown dtypes."""
+    combinations = product(rows, cols, ks, dtypes, orders)
+    return [Workload(r, n, k, dtype, order) for r, n, k, dtype, order in combinations if k <= n]
+
+
+def _named() -> list[Workload]:
+    return [
+        Workload(rows, cols, k, dtype, order, frozenset(tags.split()))
+        for rows, cols, k, tags, dtypes in _SHAPES
+        for dtype in dtypes.split()
+        for order in (True, False)
+    ]

@@ -1,0 +1,135 @@
+"""Short rows held in registers: k rounds of maximum and mask, in Triton."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autotopk.compilers.triton import TritonSource
+from autotopk.device import Device
+from autotopk.kernel import distribution_version
+from autotopk.problem import Problem
+from autotopk.strategy import KernelProgram, Strategy
+
+MAX_COLS = 8192
+MAX_K = 128
+MAX_KEY_REGISTERS = {1: 64, 2: 64, 4: 64, 8: 32, 16: 16}
+"""32-bit registers of a thread that may hold keys, by warps: more of them spill; half of it for several rows."""
+
+FLOAT_INF = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
+"""Bits of infinity."""
+
+
+@dataclass(frozen=True)
+class MaskedArgmaxConfig:
+    """How rows are laid out over threads."""
+
+    rows_per_program: int
+    warps: int
+
+
+class MaskedArgmax(Strategy):
+    """Exact and stable; its time grows with k, its registers with the row."""
+
+    name = "masked_argmax"
+    config_type = MaskedArgmaxConfig
+    preference: ClassVar[int] = 10
+    embeddable = True
+
+    def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
+        """Needs a GPU of compute capability 8.0, short rows and a small k."""
+        reasons = []
+        if device.type != "cuda" or device.arch < 80:
+            reasons.append(f"needs a CUDA device of compute capability 8.0, not {device.name}")
+        if problem.cols > MAX_COLS:
+            reasons.append(f"rows of {problem.cols} are longer than {MAX_COLS}")
+        if problem.k > MAX_K:
+            reasons.append(f"k={problem.k} is above {MAX_K}")
+        if not any(_fits(MaskedArgmaxConfig(1, warps), problem) for warps in MAX_KEY_REGISTERS):
+            reasons.append(f"rows of {problem.cols} {problem.dtype} do not fit a block's registers")
+        if problem.rows >= 1 << 31:
+            reasons.append(f"{problem.rows} rows are more than 32 bits count")
+        if distribution_version("triton") == "absent":
+            reasons.append("triton is not installed")
+        return reasons
+
+    def space(self, problem: Problem, device: Device) -> Sequence[MaskedArgmaxConfig]:
+        """Rows per program and warps, such that threads hold 1 to 64 elements and idle rows stay few."""
+        width = block_cols(problem)
+        return [
+            config
+            for rows in (1, 2, 4, 8, 16, 32, 64)
+            for warps in MAX_KEY_REGISTERS
+            if rows < 2 * problem.rows
+            and _fits(config := MaskedArgmaxConfig(rows, warps), problem)
+            and rows * width >= 32 * warps
+        ] or [MaskedArgmaxConfig(1, 1)]
+
+    def valid(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> bool:
+        """Any layout whose registers suffice."""
+        return config.warps in MAX_KEY_REGISTERS and _fits(config, problem)
+
+    def default(self, problem: Problem, device: Device) -> MaskedArgmaxConfig | None:
+        """As few warps a row as hold it; beyond k = 32 on long rows radix selection wins."""
+        if problem.k * block_cols(problem) > 32 * 4096:
+            return None
+        layouts = (MaskedArgmaxConfig(1, warps) for warps in MAX_KEY_REGISTERS)
+        return next((config for config in layouts if _fits(config, problem)), None)
+
+    def program(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> KernelProgram:
+        """One program for every `rows_per_program` rows."""
+        wide = problem.dtype in ("float64", "int64")
+        full_range = problem.dtype in ("int32", "int64")
+        # float bits travel as integers of their width; the key's sign bit is that of the sign-extended value
+        element = f"*{'u' if problem.dtype == 'uint8' else 'i'}{8 * problem.itemsize}"
+        source = TritonSource(
+            function="autotopk.strategies.masked_argmax.kernel:masked_argmax_rows",
+            signature=(
+                ("x", element),
+                ("values", element),
+                ("indices", "*i64"),
+                ("rows", "i32"),
+                ("cols", "i32"),
+                ("k", "i32"),
+                ("row_stride", "i64"),
+            ),
+            constants=(
+                ("BLOCK_ROWS", config.rows_per_program),
+                ("BLOCK_COLS", block_cols(problem)),
+                ("BLOCK_K", _power_of_two(problem.k)),
+                ("WIDE", wide),
+                ("LOWEST", -(1 << 63) if wide else -(1 << 31)),
+                ("FULL_RANGE", full_range),
+                ("FLOAT_INF", FLOAT_INF.get(problem.dtype, 0)),
+                ("SIGN_SHIFT", 8 * problem.itemsize - 1),
+                ("LARGEST", problem.largest),
+            ),
+            divisors=(
+                ("x", problem.vector * problem.itemsize),
+                ("values", 16),
+                ("indices", 16),
+                ("cols", problem.vector),
+                ("row_stride", problem.vector),
+            ),
+            warps=config.warps,
+        )
+        return KernelProgram(source, grid=(-(-problem.rows // config.rows_per_program), 1, 1))
+
+
+def block_cols(problem: Problem) -> int:
+    """Columns rounded up to a power of two."""
+    return _power_of_two(problem.cols)
+
+
+def _power_of_two(value: int) -> int:
+    return 1 << (value - 1).bit_length()
+
+
+def _fits(config: MaskedArgmaxConfig, problem: Problem) -> bool:
+    """Whether a thread's keys (and, for integers of full range, positions) fit its registers."""
+    registers = {"int32": 2, "int64": 4, "float64": 2}.get(problem.dtype, 1)
+    elements = config.rows_per_program * block_cols(problem) / (32 * config.warps)
+    limit = MAX_KEY_REGISTERS[config.warps]
+    return elements * registers <= (limit if config.rows_per_program == 1 else limit // 2)
+
+
+strategy = MaskedArgmax()

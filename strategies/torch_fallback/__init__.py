@@ -1,0 +1,66 @@
+"""PyTorch's own operators: torch.topk, a full sort, or topk of chunks and then of the survivors."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from autotopk.device import Device
+from autotopk.problem import Problem
+from autotopk.strategies.torch_fallback.chunked import chunked_topk, sort_topk, torch_topk
+from autotopk.strategy import HostProgram, Strategy
+
+CHUNKS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
+"""Chunk sizes of the two-level method, in elements."""
+
+
+@dataclass(frozen=True)
+class TorchConfig:
+    """Which operators run."""
+
+    method: Literal["topk", "sort", "chunked"] = "topk"
+    chunk: int = 0
+    """Elements of a chunk; 0 unless the method is chunked."""
+
+    def __post_init__(self) -> None:
+        if self.method not in ("topk", "sort", "chunked"):
+            raise ValueError(f"method {self.method!r} is not topk, sort or chunked")
+        if (self.chunk > 0) != (self.method == "chunked"):
+            raise ValueError(f"chunk={self.chunk} does not fit method {self.method!r}")
+
+
+class TorchFallback(Strategy):
+    """Serves everything that torch.topk serves."""
+
+    name = "torch_fallback"
+    config_type = TorchConfig
+    preference: ClassVar[int] = -1000
+    embeddable = True
+
+    def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
+        """Never unsupported."""
+        return []
+
+    def space(self, problem: Problem, device: Device) -> Sequence[TorchConfig]:
+        """Chunks are worth a try where they discard at least half of a row."""
+        chunked = [TorchConfig("chunked", chunk) for chunk in CHUNKS if 2 * problem.k <= chunk <= problem.cols // 2]
+        return [TorchConfig("topk"), TorchConfig("sort"), *chunked]
+
+    def default(self, problem: Problem, device: Device) -> TorchConfig:
+        """torch.topk as it is."""
+        return TorchConfig("topk")
+
+    def program(self, config: TorchConfig, problem: Problem, device: Device) -> HostProgram:
+        """The operators, bound to k and the order."""
+        runs: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
+            "topk": torch_topk,
+            "sort": sort_topk,
+            "chunked": partial(chunked_topk, chunk=config.chunk),
+        }
+        bound = partial(runs[config.method], k=problem.k, largest=problem.largest, sorted=problem.sorted)
+        return HostProgram(bound, is_torch_topk=config.method == "topk")
+
+
+strategy = TorchFallback()

@@ -1,0 +1,67 @@
+"""What answers behind `topk` in these tests: torch itself, or a strategy of our own that torch is not."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+import autotopk
+from autotopk import registry
+from autotopk.device import Device
+from autotopk.problem import Problem
+from autotopk.strategy import HostProgram, Strategy
+
+
+@dataclass(frozen=True)
+class PlantedConfig:
+    """One knob, so that configurations differ."""
+
+    knob: int = 0
+
+
+class Planted(Strategy):
+    """Sorts rows, counts its answers, and runs wherever it is registered."""
+
+    name = "planted"
+    config_type = PlantedConfig
+    preference = 1000
+
+    def __init__(self) -> None:
+        self.answers = 0
+
+    def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
+        return []
+
+    def space(self, problem: Problem, device: Device) -> Sequence[PlantedConfig]:
+        return [PlantedConfig(0), PlantedConfig(1)]
+
+    def default(self, problem: Problem, device: Device) -> PlantedConfig:
+        return PlantedConfig()
+
+    def program(self, config: PlantedConfig, problem: Problem, device: Device) -> HostProgram:
+        def run(x: Tensor) -> tuple[Tensor, Tensor]:
+            self.answers += 1
+            values, indices = torch.sort(x, dim=1, descending=problem.largest)
+            return values[:, : problem.k].contiguous(), indices[:, : problem.k].contiguous()
+
+        return HostProgram(run)
+
+
+@pytest.fixture
+def planted() -> Iterator[Planted]:
+    """The planted strategy, registered for the length of a test and forgotten after it."""
+    strategy = Planted()
+    registry.register(strategy)
+    yield strategy
+    registry.unregister(strategy.name)
+    autotopk.reload()
+
+
+@pytest.fixture(params=["torch", "planted"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """Both in turn."""
+    if request.param == "planted":
+        request.getfixturevalue("planted")
+    return str(request.param)

@@ -1,0 +1,72 @@
+"""Winners to plant, and processes to follow them in."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from autotopk import registry
+from autotopk.device import cpu_device
+from autotopk.key import TuningKey
+from autotopk.problem import Problem
+from autotopk.tuning_db.records import Winner
+
+SORT = '{"chunk":0,"method":"sort"}'
+CHUNKED = '{"chunk":512,"method":"chunked"}'
+
+
+def winner(rows: int, cols: int, k: int, config: str = SORT, **changes: Any) -> Winner:
+    """torch_fallback with that configuration, measured twice as fast as torch.topk on this CPU."""
+    fields: dict[str, Any] = {
+        "device": cpu_device().fingerprint,
+        "key": TuningKey.of(Problem.contiguous(rows, cols, k, device_type="cpu")),
+        "strategy": "torch_fallback",
+        "config": config,
+        "version": registry.get("torch_fallback").version,
+        "time_us": 5.0,
+        "control_us": 10.0,
+        "ratio": 0.5,
+        "control": "aten",
+        "measured_at": "2026-01-01T00:00:00+00:00",
+    }
+    return Winner(**(fields | changes))
+
+
+def environment(cache: Path, **variables: str) -> dict[str, str]:
+    """A process's environment with nothing tuned but what the variables bring."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AUTOTOPK_")}
+    return {**kept, "AUTOTOPK_CACHE_DIR": str(cache), "AUTOTOPK_SHIPPED": "0", **variables}
+
+
+def python(code: str, variables: dict[str, str]) -> str:
+    """What a fresh process prints; it must end well."""
+    run = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+FIRST_CALLS = """
+import os, sys, torch, warnings
+torch.set_num_threads(1)
+start, go = os.pipe()
+children = []
+for _ in range(16):
+    if not (child := os.fork()):
+        break
+    children.append(child)
+else:
+    os.close(start)
+    os.close(go)  # all at once
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    sys.exit(max(codes, key=abs))
+os.close(go)
+os.read(start, 1)
+import autotopk
+caught = []
+warnings.showwarning = lambda message, category, *_: caught.append(f"{category.__name__}: {message}"[:29])
+x = torch.randn(64, 1024, device=os.environ["DEVICE"])
+assert torch.equal(autotopk.topk(x, 16).values, torch.topk(x, 16).values)
+os.write(1, f"{caught}\\n".encode())
+"""
+"""Sixteen processes whose first call comes at the same moment; each prints its warnings."""

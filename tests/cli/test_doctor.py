@@ -1,0 +1,71 @@
+"""`autotopk doctor`: what is fine, what is slow, what is broken."""
+
+from pathlib import Path
+
+import pytest
+
+from autotopk import settings
+from autotopk.device import cpu_device
+from autotopk.tuning_db import artifact
+from tests.cli.conftest import Cli
+from tests.tuning_db.examples import winner
+
+
+def test_fresh_installation_is_usable(cli: Cli, cache_dir: Path) -> None:
+    told = cli("doctor").stdout
+    assert cpu_device().fingerprint in told
+    for word in (
+        "torch ",
+        "triton ",
+        "tilelang ",
+        "nvcc: ",
+        "C launcher",
+        "AUTOTOPK_DB: not set",
+        "no tuning database",
+    ):
+        assert word in told
+    assert "torch_fallback on " in told
+    assert not cache_dir.exists()
+
+
+def test_counts_winners_and_measurements(cli: Cli, tuned_cache: Path) -> None:
+    told = cli("doctor").stdout
+    assert f"user cache: {tuned_cache / 'winners.sqlite'}: 2 winners, 2 for the devices here\n" in told
+    assert f"tuning database {tuned_cache / 'tuning.sqlite'}: " in told
+
+
+def test_stale_winners(cli: Cli) -> None:
+    here = winner(device=cpu_device().fingerprint, strategy="torch_fallback", config='{"chunk":0,"method":"sort"}')
+    artifact.publish([here], settings.user_winners_path())
+    assert "1 stale (torch_fallback has changed since)" in cli("doctor").stdout
+
+
+def test_winners_of_an_unknown_strategy(cli: Cli) -> None:
+    artifact.publish([winner(device=cpu_device().fingerprint, strategy="gone")], settings.user_winners_path())
+    assert "1 not served (gone, or its configuration, is unknown here)" in cli("doctor").stdout
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not a database", b"SQLite format 3\0" + b"\xff" * 4096])
+def test_unreadable_deployment_is_broken(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    deployed = tmp_path / "deployed.sqlite"
+    if content is not None:
+        deployed.write_bytes(content)
+    monkeypatch.setenv("AUTOTOPK_DB", str(deployed))
+    told = cli("doctor", code=1).stdout
+    assert f"broken  AUTOTOPK_DB: {deployed}" in told
+
+
+@pytest.mark.parametrize("name", ["winners.sqlite", "tuning.sqlite"])
+def test_damaged_files_of_the_user_are_broken(cli: Cli, cache_dir: Path, name: str) -> None:
+    cache_dir.mkdir()
+    (cache_dir / name).write_bytes(b"not a database")
+    assert str(cache_dir / name) in cli("doctor", code=1).stdout
+
+
+def test_plugin_that_does_not_import(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from autotopk import registry
+
+    monkeypatch.setattr(registry, "_targets", lambda: {"broken_plugin": "no_such_module:strategy"})
+    assert "warning strategy 'broken_plugin' is left out" in cli("doctor").stdout

@@ -1,0 +1,42 @@
+"""`autotopk explain`: what would run, here and on devices that are elsewhere."""
+
+import json
+from pathlib import Path
+
+from autotopk.device import H100
+from autotopk.settings import user_winners_path
+from autotopk.tuning_db import artifact
+from tests.cli.conftest import SMALL, Cli
+from tests.tuning_db.examples import winner
+
+
+def test_names_strategy_step_and_device(cli: Cli) -> None:
+    told = cli("explain", *SMALL, "--device", "cpu").stdout
+    assert "4x256 float32 k=8 (largest, sorted) on cpu" in told
+    assert "runs torch_fallback" in told
+    assert "by torch" in told
+    assert "not masked_argmax: " in told
+
+
+def test_follows_what_was_tuned(cli: Cli, tuned_cache: Path) -> None:
+    (expected,) = [w for w in json.loads(cli("show", "--json").stdout) if w["key"]["sorted"]]
+    told = json.loads(cli("explain", *SMALL, "--device", "cpu", "--json").stdout)
+    assert told["step"] == "exact"
+    assert told["config"] == json.loads(expected["config"])
+    assert told["ratio"] == expected["ratio"]
+    assert not told["stale"]
+
+
+def test_flags_reach_the_problem(cli: Cli) -> None:
+    told = json.loads(cli("explain", *SMALL, "--device", "cpu", "--smallest", "--unsorted", "--json").stdout)
+    assert not told["problem"]["largest"]
+    assert not told["problem"]["sorted"]
+
+
+def test_device_of_another_machine_by_part_of_its_name(cli: Cli) -> None:
+    artifact.publish([winner(strategy="torch_fallback", config='{"chunk":0,"method":"sort"}')], user_winners_path())
+    arguments = ("explain", "--rows", "64", "--cols", "1024", "-k", "8", "--device", "h100")
+    told = json.loads(cli(*arguments, "--json").stdout)
+    assert told["device"] == H100.fingerprint
+    assert (told["step"], told["config"]["method"], told["stale"]) == ("exact", "sort", True)
+    assert "stale" in cli(*arguments).stdout

@@ -1,0 +1,79 @@
+"""`autotopk tune`: what it measures, prints, keeps and publishes."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autotopk.device import cpu_device
+from autotopk.tuning_db import artifact
+from tests.cli.conftest import ROOT, SMALL, Cli, process
+
+
+def test_prints_winners_and_where_they_are(tuned: tuple[Path, str]) -> None:
+    cache, output = tuned
+    assert "no GPU in use" in output
+    for order in ("sorted", "unsorted"):
+        assert re.search(rf"4x256 k=8 float32 {order} +torch_fallback", output)
+    assert re.search(r"\d\.\d\dx (faster|slower)|same", output)
+    assert str(cache / "winners.sqlite") in output
+    assert str(cache / "tuning.sqlite") in output
+    assert {winner.device for winner in artifact.read(cache / "winners.sqlite")} == {cpu_device().fingerprint}
+
+
+def test_goes_on_from_what_is_kept(cli: Cli, tuned_cache: Path) -> None:
+    before = len(json.loads(cli("show", "--all", "--json").stdout))
+    told = cli("tune", *SMALL, "--budget", "30", "--device", "cpu")
+    assert "known" in told.stderr
+    assert len(json.loads(cli("show", "--all", "--json").stdout)) == before
+
+
+def test_database_may_be_elsewhere(cli: Cli, tmp_path: Path, cache_dir: Path) -> None:
+    told = cli("tune", *SMALL, "--budget", "30", "--device", "cpu", "--db", tmp_path / "mine.sqlite")
+    assert str(tmp_path / "mine.sqlite") in told.stdout
+    assert not (cache_dir / "tuning.sqlite").exists()
+    assert cli("show", "--db", tmp_path / "mine.sqlite", "--json").stdout != "[]\n"
+
+
+def test_misses_are_tuned(cli: Cli, tmp_path: Path) -> None:
+    misses = tmp_path / "misses"
+    missed = process("explain", *SMALL, "--device", "cpu", cache=tmp_path, AUTOTOPK_MISSES=str(misses))
+    assert missed.returncode == 0, missed.stderr
+    cli("tune", "--from-misses", misses, "--budget", "30", "--device", "cpu")
+    (winner,) = json.loads(cli("show", "--json").stdout)
+    assert winner["key"] == {"dtype": "float32", "rows": 4, "cols": 256, "k": 8, "sorted": True}
+
+
+@pytest.mark.parametrize("line", ["no json", "[]", '{"device": "a GPU"}', '{"device": "a GPU", "count": 1, "rows": 0}'])
+def test_what_is_no_miss_is_named(cli: Cli, tmp_path: Path, line: str) -> None:
+    (tmp_path / "misses").write_text(line)
+    assert f"line 1: {line!r} is no miss" in cli("tune", "--from-misses", tmp_path / "misses", code=2).stderr
+
+
+def test_misses_of_another_device_are_not_tuned_here(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "misses").write_text(json.dumps({"device": "a GPU", "count": 1, "rows": 4, "cols": 256, "k": 8}))
+    told = cli("tune", "--from-misses", tmp_path / "misses", "--device", "cpu", code=2).stderr
+    assert f"no miss of {cpu_device().fingerprint}, only of: a GPU" in told
+
+
+def test_interrupt_keeps_what_is_measured(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "autotopk", "tune", "--tag", "ci", "--device", "cpu"]
+    environment = {**os.environ, "AUTOTOPK_CACHE_DIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as tuner:
+        assert tuner.stderr is not None
+        for line in tuner.stderr:
+            if line.startswith("[1/"):
+                break
+        tuner.send_signal(signal.SIGINT)
+        output, _ = tuner.communicate(timeout=60)
+    assert tuner.returncode == 130, output
+    assert "interrupted" in output
+    assert "the same command again goes on from here" in output
+    assert len(artifact.read(tmp_path / "winners.sqlite")) >= 1

@@ -1,0 +1,61 @@
+"""What every test gets: a cache folder of its own, no winners but its own, and skips that say why."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import autotopk
+
+INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
+VARIABLES = ("AUTOTOPK_DB", "AUTOTOPK_MISSES", "AUTOTOPK_STRATEGY")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "requires(*tools): needs these programs on the path, nvcc or g++")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A machine lent for its GPU may have pytest and little else: import only the files that need the GPU."""
+    if config.getoption("-m") == "gpu" and collection_path.match("test_*.py"):
+        return "pytest.mark.gpu" not in collection_path.read_text() or None
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Interpreted and compiled kernels do not mix in one process: each kind of process runs its own tests."""
+    chosen = [item for item in items if (item.get_closest_marker("interpret") is not None) == INTERPRETING]
+    if INTERPRETING or "interpret" not in config.getoption("-m"):
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        items[:] = chosen
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA GPU")
+    for mark in item.iter_markers("requires"):
+        if missing := [tool for tool in mark.args if shutil.which(tool) is None]:
+            reason = f"needs {' and '.join(missing)} on the path"
+            # a continuous-integration run that has the tools must not lose these tests unnoticed
+            (pytest.fail if os.environ.get("AUTOTOPK_REQUIRE_TOOLS") == "1" else pytest.skip)(reason)
+
+
+@pytest.fixture
+def cache_dir(tmp_path: Path) -> Path:
+    """The folder of compiled kernels, tunings and winners; not there yet."""
+    return tmp_path / "cache"
+
+
+@pytest.fixture(autouse=True)
+def isolated(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing tuned, shipped, forced or remembered, neither before the test nor after it."""
+    monkeypatch.setenv("AUTOTOPK_CACHE_DIR", str(cache_dir))
+    monkeypatch.setenv("AUTOTOPK_SHIPPED", "0")
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    autotopk.reload()
+    yield
+    autotopk.reload()

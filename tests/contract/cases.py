@@ -1,0 +1,132 @@
+"""The cases that every strategy must pass, and how one is laid out in memory and judged."""
+
+import itertools
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pytest
+import torch
+from _pytest.mark import ParameterSet
+from torch import Tensor
+
+from autotopk import inputs, registry
+from autotopk.device import Device
+from autotopk.problem import DTYPE_BYTES, Problem, vector_width
+from autotopk.reference import problems_with
+from autotopk.strategy import Config, Strategy
+
+LAYOUTS = ("contiguous", "padded", "aligned", "sliding", "repeated")
+"""Rows back to back; apart by an odd distance; apart, but all aligned; overlapping; one row many times."""
+
+BOUNDARIES = sorted({1, *(power + step for power in (2**n for n in range(1, 13)) for step in (-1, 0, 1))})
+"""Row lengths around every power of two to 4096."""
+
+ORDERS = list(itertools.product((True, False), (True, False)))
+"""(largest, sorted)."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question to ask of a strategy."""
+
+    rows: int
+    cols: int
+    k: int
+    dtype: str = "float32"
+    values: str = "random"
+    largest: bool = True
+    sorted: bool = True
+    layout: str = "contiguous"
+
+    def __str__(self) -> str:
+        order = ("largest" if self.largest else "smallest") + ("" if self.sorted else "-unsorted")
+        return f"{self.rows}x{self.cols}-k{self.k}-{self.dtype}-{self.values}-{order}-{self.layout}"
+
+    def input(self, device: str) -> Tensor:
+        """(rows, cols), amid memory that would be in the answer if it were read."""
+        dtype = getattr(torch, self.dtype)
+        x = inputs.make(self.values, self.rows, self.cols, self.k, dtype, device, seed=self.cols)
+        if self.layout == "contiguous":
+            return x
+        if self.layout == "repeated":
+            return x[:1].expand(self.rows, self.cols)
+        step = {"padded": self.cols + 3, "aligned": -(-self.cols // 16) * 16 + 16, "sliding": 1}[self.layout]
+        start = 16 if self.layout == "aligned" else 1
+        memory = torch.full((start + self.rows * step + self.cols + 16,), self._bait(dtype), dtype=dtype, device=device)
+        view = memory.as_strided((self.rows, self.cols), (step, 1), start)
+        if self.layout == "sliding":  # rows overlap: the first whole, then the last element of each
+            view[0], view[1:, -1] = x[0], x[1:, -1]
+            return view
+        return view.copy_(x)
+
+    def _bait(self, dtype: torch.dtype) -> float:
+        if dtype.is_floating_point:
+            return float("nan") if self.largest else float("-inf")
+        return torch.iinfo(dtype).max if self.largest else torch.iinfo(dtype).min
+
+    def problem(self, x: Tensor, device_type: str) -> Problem:
+        """The problem that dispatch would make of the input."""
+        stride = x.stride(0)
+        vector = vector_width(x.data_ptr(), stride, self.cols, x.element_size())
+        return Problem(self.rows, self.cols, self.k, self.dtype, device_type, self.largest, self.sorted, stride, vector)
+
+    def problems_with(self, x: Tensor, answer: tuple[Tensor, Tensor]) -> list[str]:
+        """What the oracle says."""
+        return problems_with(x, *answer, self.k, largest=self.largest, sorted=self.sorted)
+
+
+def boundary_cases(rows: int, k: int, longest: int, longest_whole: int) -> Iterator[Case]:
+    """Row lengths around every power of two, with k = 1, `k`, and k = N up to a length; all else takes turns."""
+    dtypes, layouts, orders = itertools.cycle(DTYPE_BYTES), itertools.cycle(LAYOUTS), itertools.cycle(ORDERS)
+    names = {dtype: itertools.cycle(inputs.names_for(getattr(torch, dtype))) for dtype in DTYPE_BYTES}
+    for cols in (cols for cols in BOUNDARIES if cols <= longest):
+        for chosen in sorted({1, min(k, cols), cols if cols <= longest_whole else 1}):
+            dtype, (largest, order) = next(dtypes), next(orders)
+            yield Case(rows, cols, chosen, dtype, next(names[dtype]), largest, order, next(layouts))
+        next(orders)  # so that dtypes and orders do not move in step
+
+
+def input_cases(rows: int, cols: int, k: int) -> Iterator[Case]:
+    """Every input of every dtype, largest and smallest."""
+    layouts, orders = itertools.cycle(LAYOUTS), itertools.cycle((True, True, False))
+    for dtype in DTYPE_BYTES:
+        for name in inputs.names_for(getattr(torch, dtype)):
+            for largest in (True, False):
+                yield Case(rows, cols, k, dtype, name, largest, next(orders), next(layouts))
+
+
+def questions(cases: Iterable[Case], device: Device) -> list[ParameterSet]:
+    """(strategy name, case) for every strategy that declares itself able."""
+    return [
+        pytest.param(strategy.name, case, id=f"{strategy.name}-{case}")
+        for case in cases
+        for strategy in registry.available()
+        if not strategy.reasons_unsupported(case.problem(case.input("cpu"), device.type), device)
+    ]
+
+
+def sample(strategy: Strategy, problem: Problem, device: Device, count: int = 6) -> list[Config]:
+    """The default, the first, the last and some configurations between, each once."""
+    space = list(strategy.space(problem, device))
+    default = strategy.default(problem, device)
+    spread = [space[i * (len(space) - 1) // max(1, count - 1)] for i in range(count)]
+    return list(dict.fromkeys([*([] if default is None else [default]), *spread]))
+
+
+def turn(strategy: Strategy, case: Case, problem: Problem, device: Device) -> Config:
+    """One of the sample, another for every case."""
+    configs = sample(strategy, problem, device)
+    return configs[zlib.crc32(str(case).encode()) % len(configs)]
+
+
+def fill(x: Tensor, patterns: list[int], seed: int) -> Tensor:
+    """Overwrite `x` with elements of these bits, chosen at random, and return it."""
+    integer = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
+    generator = torch.Generator().manual_seed(seed)
+    memory = x
+    if x.stride(0) < x.shape[1]:  # rows overlap: their memory is one longer row
+        memory = x.as_strided((1, (x.shape[0] - 1) * x.stride(0) + x.shape[1]), (0, 1))
+    choice = torch.randint(len(patterns), memory.shape, generator=generator)
+    memory.copy_(torch.tensor(patterns, dtype=integer)[choice].view(x.dtype))
+    return x

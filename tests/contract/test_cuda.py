@@ -1,0 +1,91 @@
+"""Every strategy answers right on the GPU, through the launcher that `topk` uses."""
+
+import random
+
+import pytest
+import torch
+
+from autotopk import launch, registry
+from autotopk.device import H100, cuda_device
+from autotopk.problem import DTYPE_BYTES, Problem
+from autotopk.strategy import Config, Strategy
+from tests.contract.cases import LAYOUTS, Case, boundary_cases, fill, input_cases, questions, sample, turn
+
+pytestmark = pytest.mark.gpu
+
+GPU = cuda_device(0) if torch.cuda.is_available() else H100
+
+BIG = [
+    Case(70_001, 33, 5),  # more rows than one dimension of a grid has blocks
+    Case(4099, 1023, 10, "bfloat16", "ties"),
+    Case(131, 8191, 100, "float16", "nan"),
+    Case(65, 32_769, 1024, "float32", "narrow"),
+    Case(3, 500_009, 2048, "float32", "one_radix_bin", layout="padded"),
+    Case(1, 1 << 20, 100, "int64", "extremes", sorted=False),
+    Case(2, 300_000, 300_000, "float32", "signed_zeros"),
+    Case(33, 128_256, 50, "bfloat16", "minus_inf_padding", sorted=False),
+    Case(8, 131_072, 2048, "float32", "sampler_peaks"),
+    Case(8, 131_072, 2048, "float32", "sampler_holes", largest=False),
+]
+CASES = [*boundary_cases(5, 10, 8193, 128), *input_cases(3, 1021, 9), *BIG]
+
+
+def poison(problem: Problem) -> None:
+    """Leave garbage where the allocator will put the outputs."""
+    shape = (problem.rows, problem.k)
+    torch.full(shape, 77, dtype=getattr(torch, problem.dtype), device="cuda")
+    torch.full(shape, -7, dtype=torch.int64, device="cuda")
+
+
+def check(strategy: Strategy, config: Config, case: Case, x: torch.Tensor) -> None:
+    """Also that the input stays as it was."""
+    problem = case.problem(x, "cuda")
+    run = launch.bind(strategy.program(config, problem, GPU), problem, GPU)
+    before = x.clone()
+    poison(problem)
+    found = case.problems_with(x, run(x))
+    assert not found, config
+    assert torch.equal(x.contiguous().view(torch.uint8), before.contiguous().view(torch.uint8)), config
+
+
+@pytest.mark.parametrize(("name", "case"), questions(CASES, GPU))
+def test_answers_right(name: str, case: Case) -> None:
+    strategy, x = registry.get(name), case.input("cuda")
+    check(strategy, turn(strategy, case, case.problem(x, "cuda"), GPU), case, x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
+@pytest.mark.parametrize(("name", "case"), questions([Case(67, 300, 7, values="ten_values")], GPU))
+def test_every_sampled_config_answers_right(name: str, case: Case, dtype: str) -> None:
+    case = Case(case.rows, case.cols, case.k, dtype, case.values)
+    strategy, x = registry.get(name), case.input("cuda")
+    for config in sample(strategy, case.problem(x, "cuda"), GPU, count=100):
+        check(strategy, config, case, x)
+
+
+@pytest.mark.parametrize("name", [strategy.name for strategy in registry.available()])
+@pytest.mark.parametrize("seed", range(60))
+def test_answers_right_on_random_bits(name: str, seed: int) -> None:
+    """Few patterns at a time, so that ties and rare bits meet; few row lengths, which kernels are compiled for."""
+    draw = random.Random(seed)
+    dtype, cols = draw.choice(list(DTYPE_BYTES)), draw.choice([1, 5, 64, 100, 129])
+    case = Case(
+        rows=draw.randint(1, 100),
+        cols=cols,
+        k=draw.choice([1, min(5, cols), cols]),
+        dtype=dtype,
+        largest=draw.random() < 0.5,
+        sorted=draw.random() < 0.5,
+        layout=draw.choice(LAYOUTS),
+    )
+    bits = 8 * DTYPE_BYTES[dtype]
+    patterns = [draw.getrandbits(bits) - (1 << (bits - 1)) for _ in range(draw.randint(1, 8))]
+    strategy, x = registry.get(name), fill(case.input("cuda"), patterns, seed)
+    problem = case.problem(x, "cuda")
+    if strategy.reasons_unsupported(problem, GPU):
+        pytest.skip("the strategy does not serve this one")
+    check(strategy, turn(strategy, case, problem, GPU), case, x)
+
+
+def test_all_dtypes_are_covered() -> None:
+    assert {case.dtype for case in CASES} == set(DTYPE_BYTES)

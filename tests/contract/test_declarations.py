@@ -1,0 +1,167 @@
+"""Every strategy keeps the contract of `autotopk.strategy`, before anything is compiled or run."""
+
+import json
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from itertools import product
+
+import pytest
+
+from autotopk import registry
+from autotopk.device import H100, Device, cpu_device
+from autotopk.errors import UnsupportedProblemError
+from autotopk.problem import DTYPE_BYTES, Problem
+from autotopk.strategy import HostProgram, KernelProgram, Strategy, config_json
+
+OLD_GPU = Device("cuda", "NVIDIA Tesla T4", (7, 5), 40, 4 << 20, 15, 64 << 10)
+SMALL_GPU = Device("cuda", "NVIDIA GeForce RTX 4090", (8, 9), 128, 72 << 20, 24, 99 << 10)
+DEVICES = (H100, SMALL_GPU, OLD_GPU, cpu_device())
+
+SHAPES = [
+    (1, 1, 1),
+    (1, 2, 2),
+    (3, 7, 7),
+    (1, 31, 10),
+    (64, 128, 5),
+    (100, 1000, 100),
+    (33, 4097, 64),
+    (1, 8192, 8192),
+    (2, 100_000, 2048),
+    (70_000, 64, 8),
+    (3_000_000, 1000, 3),
+    (1, 1 << 32, 32),
+]
+"""(rows, cols, k), with more rows than a grid's second dimension has blocks, and more elements than 31 bits count."""
+
+STRATEGIES = registry.available()
+
+
+@pytest.fixture(params=STRATEGIES, ids=lambda strategy: strategy.name)
+def strategy(request: pytest.FixtureRequest) -> Strategy:
+    found: Strategy = request.param
+    return found
+
+
+def able(strategy: Strategy) -> Iterator[tuple[Problem, Device]]:
+    """Every problem of the list that it says it serves."""
+    for device, (rows, cols, k), dtype, order in product(DEVICES, SHAPES, DTYPE_BYTES, (True, False)):
+        problem = Problem.contiguous(rows, cols, k, dtype, device.type, largest=order, sorted=order)
+        if not strategy.reasons_unsupported(problem, device):
+            yield problem, device
+
+
+def test_serves_something(strategy: Strategy) -> None:
+    assert next(able(strategy), None) is not None
+
+
+def test_torch_fallback_serves_everything() -> None:
+    everything = len(DEVICES) * len(SHAPES) * len(DTYPE_BYTES) * 2
+    assert len(list(able(registry.get("torch_fallback")))) == everything
+
+
+def test_reasons_are_sentences(strategy: Strategy) -> None:
+    for device, (rows, cols, k) in product(DEVICES, SHAPES):
+        reasons = strategy.reasons_unsupported(Problem.contiguous(rows, cols, k, device_type=device.type), device)
+        assert all(isinstance(reason, str) and reason for reason in reasons)
+
+
+def test_name_and_version(strategy: Strategy) -> None:
+    assert strategy.name.isidentifier()
+    assert registry.get(strategy.name) is strategy
+    assert re.fullmatch("[0-9a-f]{12}", strategy.version)
+
+
+def test_config_is_a_frozen_record_of_plain_values(strategy: Strategy) -> None:
+    assert is_dataclass(strategy.config_type)
+    assert strategy.config_type.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    for problem, device in able(strategy):
+        for config in strategy.space(problem, device):
+            assert type(config) is strategy.config_type
+            assert all(type(getattr(config, field.name)) in (int, str, bool, float) for field in fields(config))
+
+
+def test_space_is_finite_valid_and_repeatable(strategy: Strategy) -> None:
+    for problem, device in able(strategy):
+        space = list(strategy.space(problem, device))
+        assert space, (problem, device)
+        assert len(set(space)) == len(space) <= 10_000
+        assert space == list(strategy.space(problem, device))
+        assert all(strategy.valid(config, problem, device) for config in space)
+
+
+def test_default_is_valid(strategy: Strategy) -> None:
+    for problem, device in able(strategy):
+        default = strategy.default(problem, device)
+        assert default is None or strategy.valid(default, problem, device), (problem, default)
+
+
+def test_configs_survive_their_text(strategy: Strategy) -> None:
+    for problem, device in able(strategy):
+        for config in strategy.space(problem, device):
+            assert strategy.parse_config(config_json(config)) == config
+
+
+def test_foreign_configs_are_refused(strategy: Strategy) -> None:
+    problem, device = next(able(strategy))
+    good = json.loads(config_json(strategy.space(problem, device)[0]))
+    missing = dict(list(good.items())[1:])
+    wrong: tuple[object, ...] = ({**good, "color": 1}, missing, [], None, 3)
+    for bad in wrong:
+        with pytest.raises(UnsupportedProblemError, match=strategy.name):
+            strategy.parse_config(json.dumps(bad))
+    with pytest.raises(UnsupportedProblemError):
+        strategy.parse_config("{")
+
+
+def test_programs_fit_a_launch(strategy: Strategy) -> None:
+    for problem, device in able(strategy):
+        for config in strategy.space(problem, device):
+            program = strategy.program(config, problem, device)
+            if isinstance(program, HostProgram):
+                assert callable(program.run)
+                continue
+            assert isinstance(program, KernelProgram)
+            x, y, z = program.grid
+            assert 1 <= x < 1 << 31
+            assert 1 <= y < 1 << 16
+            assert 1 <= z < 1 << 16
+
+
+def test_sources_travel_and_are_told_apart(strategy: Strategy) -> None:
+    for problem, device in able(strategy):
+        sources = [
+            program.source
+            for config in strategy.space(problem, device)
+            if isinstance(program := strategy.program(config, problem, device), KernelProgram)
+        ]
+        for source in sources:
+            assert pickle.loads(pickle.dumps(source)) == source
+            assert hash(source) == hash(pickle.loads(pickle.dumps(source)))
+        if problem.cols == 1000:  # identities hash files: one problem is enough
+            assert len({source.identity() for source in sources}) == len(set(sources))
+
+
+PURE = """
+import sys
+from autotopk import registry
+from autotopk.device import H100
+from autotopk.problem import Problem
+from autotopk.strategy import KernelProgram
+strategy, problem = registry.get(sys.argv[1]), Problem.contiguous(64, 128, 5)
+if not strategy.reasons_unsupported(problem, H100):
+    for config in strategy.space(problem, H100):
+        program = strategy.program(config, problem, H100)
+        if isinstance(program, KernelProgram):
+            program.source.identity()
+strategy.default(problem, H100), strategy.version
+print([name for name in ("triton", "tilelang", "tvm", "sqlalchemy", "optuna") if name in sys.modules])
+"""
+
+
+def test_answers_import_no_compiler(strategy: Strategy) -> None:
+    command = [sys.executable, "-c", PURE, strategy.name]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -1,0 +1,113 @@
+"""Every Triton kernel answers right in Triton's interpreter, and writes nothing but its answer."""
+
+from math import prod
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from autotopk import registry
+from autotopk.compilers.triton import TritonSource
+from autotopk.device import H100
+from autotopk.launch import arguments
+from autotopk.problem import Problem
+from autotopk.strategy import Config, KernelProgram, Strategy
+from tests.contract.cases import Case, boundary_cases, input_cases, questions, turn
+from tests.contract.drawn import draw_case, draw_values
+
+pytestmark = pytest.mark.interpret
+
+GUARD = 64
+"""Elements before and after the outputs that must stay as they are."""
+
+ELEMENTS = {"*u8": torch.uint8, "*i8": torch.int8, "*i16": torch.int16, "*i32": torch.int32, "*i64": torch.int64}
+
+MAX_PROGRAMS = 8
+"""Programs run one after another, 30 to 45 ms each."""
+
+
+def triton_strategies() -> list[str]:
+    """The strategies whose kernels are written in Triton."""
+    problem = Problem.contiguous(2, 64, 4)
+    return [
+        strategy.name
+        for strategy in registry.available()
+        if not strategy.reasons_unsupported(problem, H100)
+        and isinstance(program := strategy.program(strategy.space(problem, H100)[0], problem, H100), KernelProgram)
+        and isinstance(program.source, TritonSource)
+    ]
+
+
+TRITON = triton_strategies()
+CASES = [*boundary_cases(3, 7, 8192, 33), *input_cases(2, 67, 9)]
+QUESTIONS = [question for question in questions(CASES, H100) if question.values[0] in TRITON]
+
+
+def reinterpreted(argument: Tensor | int, kind: str) -> Tensor | int:
+    """A tensor as the kernel's signature sees its memory: what a launch does with an address."""
+    return argument.view(ELEMENTS[kind]) if isinstance(argument, Tensor) else argument
+
+
+def run(program: KernelProgram, problem: Problem, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The kernel's answer, from outputs that started as garbage amid guards."""
+    assert isinstance(program.source, TritonSource)
+    count = problem.rows * problem.k
+    values = torch.full((count + 2 * GUARD,), 77, dtype=x.dtype)
+    indices = torch.full((count + 2 * GUARD,), -7, dtype=torch.int64)
+    inner = slice(GUARD, GUARD + count)
+    given = arguments(problem, x, values[inner], indices[inner])
+    seen = {name: reinterpreted(given[name], kind) for name, kind in program.source.signature}
+    program.source.interpret(program.grid, seen)
+    for memory, garbage in ((values, 77), (indices, -7)):
+        assert (memory[:GUARD] == garbage).all()
+        assert (memory[GUARD + count :] == garbage).all()
+    return values[inner].view(problem.rows, problem.k), indices[inner].view(problem.rows, problem.k)
+
+
+def check(strategy: Strategy, config: Config, case: Case, x: Tensor) -> None:
+    problem = case.problem(x, "cuda")
+    program = strategy.program(config, problem, H100)
+    assert isinstance(program, KernelProgram)
+    assert prod(program.grid) <= MAX_PROGRAMS
+    found = case.problems_with(x, run(program, problem, x))
+    assert not found, config
+
+
+@pytest.mark.parametrize(("name", "case"), QUESTIONS)
+def test_answers_right(name: str, case: Case) -> None:
+    strategy, x = registry.get(name), case.input("cpu")
+    check(strategy, turn(strategy, case, case.problem(x, "cuda"), H100), case, x)
+
+
+def every_config() -> list[pytest.param]:  # type: ignore[valid-type]
+    """(strategy name, configuration, case): every configuration of some spaces, on rows that few programs cover."""
+    found: dict[tuple[str, Config, int], Case] = {}
+    for name in TRITON:
+        strategy = registry.get(name)
+        for cols in (19, 300):
+            for rows in (1, 2, 3, 7, 15, 31, 63, 130):
+                case = Case(rows, cols, 3, "float32", "nan", layout="padded")
+                problem = case.problem(case.input("cpu"), "cuda")
+                for config in strategy.space(problem, H100):
+                    if prod(strategy.program(config, problem, H100).grid) <= MAX_PROGRAMS:  # type: ignore[union-attr]
+                        found[name, config, cols] = case
+    return [pytest.param(name, config, case, id=f"{config}-{case}") for (name, config, _), case in found.items()]
+
+
+@pytest.mark.parametrize(("name", "config", "case"), every_config())
+def test_every_config_answers_right(name: str, config: Config, case: Case) -> None:
+    check(registry.get(name), config, case, case.input("cpu"))
+
+
+@pytest.mark.parametrize("name", TRITON)
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_answers_right_whatever_is_asked(name: str, data: st.DataObject) -> None:
+    case = draw_case(data, rows=3, cols=200, k=8)
+    strategy, x = registry.get(name), case.input("cpu")
+    problem = case.problem(x, "cuda")
+    if not strategy.reasons_unsupported(problem, H100):
+        config = data.draw(st.sampled_from(list(strategy.space(problem, H100))))
+        check(strategy, config, case, draw_values(data, x))

@@ -1,0 +1,32 @@
+"""What README.md shows is what was measured and what the program has."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import autotopk
+from scripts import figures
+from tests.packaging.processes import ROOT, Python
+
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.glob("docs/figures/*.json")), ids=lambda file: file.stem)
+def test_figures_are_those_of_the_file(file: Path) -> None:
+    assert figures.section(json.loads(file.read_text())) in README
+
+
+def test_every_variable_is_documented() -> None:
+    sources = (path.read_text() for path in Path(autotopk.__file__).parent.rglob("*.py"))
+    read = {variable for source in sources for variable in re.findall(r'environ[.\[(].*"(AUTOTOPK_\w+)"', source)}
+    assert "AUTOTOPK_DB" in read
+    assert not {variable for variable in read if f"| `{variable}" not in README}
+
+
+def test_every_command_exists(python: Python) -> None:
+    commands = set(re.findall(r"^\$ (?:\w+=\S+ )?autotopk (\w+)", README, re.MULTILINE))
+    assert "tune" in commands
+    known = python("-m", "autotopk", "--help", path=(ROOT,)).stdout
+    assert not {command for command in commands if f" {command} " not in known}

@@ -1,0 +1,75 @@
+"""The wheel, built from the source distribution as a package index would have it built."""
+
+import shutil
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from tests.packaging.processes import ROOT, Python, run_python
+
+IGNORED = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "*.so", "__pycache__", "tests")
+LINKED = ("strategies", "tuning_db")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository, links kept, that builds may write to."""
+    folder = tmp_path_factory.mktemp("wheel") / "source"
+    shutil.copytree(ROOT, folder, symlinks=True, ignore=IGNORED)
+    assert all((folder / "autotopk" / link).is_symlink() for link in LINKED)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path) -> Path:
+    dist = source.parent / "dist"
+    run_python("-m", "build", "--no-isolation", "--outdir", dist, source, cwd=source.parent)
+    [wheel] = dist.glob("*.whl")
+    return wheel
+
+
+def test_holds_every_module_once(wheel: Path, source: Path) -> None:
+    packed = [name for name in ZipFile(wheel).namelist() if name.endswith(".py")]
+    modules = {f"autotopk/{path.relative_to(source / 'autotopk')}" for path in (source / "autotopk").rglob("*.py")}
+    modules |= {f"autotopk/{path.relative_to(source)}" for link in LINKED for path in (source / link).rglob("*.py")}
+    assert sorted(packed) == sorted(modules)
+
+
+def test_holds_one_package_with_its_data(wheel: Path, source: Path) -> None:
+    names = ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"autotopk"}
+    shipped = {f"autotopk/{path.relative_to(source)}" for path in (source / "tuning_db" / "shipped").glob("winners.*")}
+    assert {"autotopk/py.typed", *shipped} <= {*names}
+    assert not [name for name in names if name.endswith(".c")]
+
+
+@pytest.mark.requires("cc")
+def test_serves_every_later_python(wheel: Path) -> None:
+    assert "-cp311-abi3-" in wheel.name
+    assert "autotopk/_launcher.abi3.so" in ZipFile(wheel).namelist()
+
+
+def test_works_from_an_empty_folder(wheel: Path, tmp_path: Path, python: Python) -> None:
+    site = tmp_path / "site"
+    run_python("-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", site, wheel, cwd=tmp_path)
+    code = """
+import autotopk, torch
+from autotopk import registry
+print(autotopk.__file__)
+print(autotopk.topk(torch.tensor([3.0, 1.0, 2.0]), 2).indices.tolist())
+print(*registry.names())
+"""
+    file, indices, names = python("-c", code, path=(site,)).stdout.splitlines()
+    assert Path(file) == site / "autotopk" / "__init__.py"
+    assert indices == "[0, 2]"
+    assert {"masked_argmax", "torch_fallback"} <= {*names.split()}
+
+
+def test_installs_without_a_compiler(source: Path, tmp_path: Path) -> None:
+    options = ("-q", "--no-build-isolation", "--no-deps", "--no-index")
+    run_python("-m", "pip", "wheel", *options, "--wheel-dir", tmp_path, source, cwd=tmp_path, CC="false")
+    [wheel] = tmp_path.glob("*.whl")
+    names = ZipFile(wheel).namelist()
+    assert "autotopk/__init__.py" in names
+    assert not [name for name in names if name.endswith(".so")]

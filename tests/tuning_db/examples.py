@@ -1,0 +1,129 @@
+"""Measurements and winners, made up: one with named differences, or many by hypothesis."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+from hypothesis import strategies as st
+
+from autotopk.device import H100, Device
+from autotopk.key import TuningKey
+from autotopk.problem import DTYPE_BYTES
+from autotopk.tuning_db.records import Environment, Measurement, Winner
+
+CPU = Device("cpu", "a CPU", processors=4)
+ATEN = Environment("580.1", "13.0", "2.12.0", "3.7.0", "absent", "3.11.7", "0.1.0", control="aten")
+NATIVE = replace(ATEN, torch="2.13.0", control="native")
+KEY = TuningKey("float32", 64, 1024, 8, sorted=True)
+
+
+def measurement(name: str = "quick", ratio: float | None = 0.5, *, day: int = 1, **changes: Any) -> Measurement:
+    """A race on the H100, won or lost by `ratio`, on one day of a month."""
+    ok = ratio is not None
+    one = Measurement(
+        uuid=uuid4().hex,
+        device=H100.fingerprint,
+        key=KEY,
+        strategy=name,
+        config='{"warps":4}',
+        version="v1",
+        stage="race",
+        status="ok" if ok else "wrong",
+        measured_at=f"2025-01-{day:02}T00:00:00+00:00",
+        samples_us=(10.0 * ratio, 10.0 * ratio, 90.0) if ratio is not None else (),
+        control_us=(10.0, 10.0, 80.0) if ok else (),
+        ratio=ratio,
+        margin=0.01 if ok else None,
+    )
+    return replace(one, **changes)
+
+
+def winner(**changes: Any) -> Winner:
+    """A winner on the H100."""
+    one = Winner(
+        device=H100.fingerprint,
+        key=KEY,
+        strategy="masked_argmax",
+        config='{"block":1024,"warps":4}',
+        version="0123456789ab",
+        time_us=2.5,
+        control_us=10.0,
+        ratio=0.25,
+        control="aten",
+        measured_at="2025-01-01T00:00:00+00:00",
+        runner_up='torch_fallback {"chunk":0,"method":"topk"}',
+        gap=3.0,
+        worst_ratio=1.25,
+    )
+    return replace(one, **changes)
+
+
+texts = st.text("ab \n\"'\\;é☃😀\0", max_size=12)
+times = st.floats(min_value=1e-3, max_value=1e9)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@st.composite
+def keys(draw: st.DrawFn) -> TuningKey:
+    cols = draw(st.integers(1, 2**40))
+    dtype = draw(st.sampled_from(list(DTYPE_BYTES)))
+    return TuningKey(dtype, draw(st.integers(1, 2**40)), cols, draw(st.integers(1, cols)), draw(st.booleans()))
+
+
+winners = st.builds(
+    Winner,
+    device=texts,
+    key=keys(),
+    strategy=st.from_regex(r"[a-z_][a-z_0-9]{0,9}", fullmatch=True),
+    config=st.sampled_from(["{}", '{"block":1024}', '{"fast":true,"method":"tôpk","share":0.5}']),
+    version=texts,
+    time_us=times,
+    control_us=times,
+    ratio=times,
+    control=st.sampled_from(["aten", "native"]),
+    measured_at=texts,
+    runner_up=st.none() | texts,
+    gap=st.none() | numbers,
+    worst_ratio=st.none() | times,
+)
+
+
+@st.composite
+def measurements(draw: st.DrawFn) -> Measurement:
+    """Any measurement, of few keys and candidates, so that they meet."""
+    ok = draw(st.booleans())
+    samples = st.lists(times, min_size=1, max_size=3).map(tuple) if ok else st.just(())
+    return Measurement(
+        uuid=uuid4().hex,
+        device=H100.fingerprint,
+        key=draw(st.sampled_from([KEY, replace(KEY, sorted=False)])),
+        strategy=draw(st.sampled_from(["quick", "quicker"])),
+        config=draw(st.sampled_from(['{"warps":4}', '{"warps":8}'])),
+        version=draw(st.sampled_from(["v1", "v2"])),
+        stage=draw(st.sampled_from(["screen", "race"])),
+        status="ok" if ok else draw(st.sampled_from(["unsupported", "build_failed", "wrong", "crashed", "timeout"])),
+        measured_at=f"2025-01-{draw(st.integers(1, 5)):02}T00:00:00+00:00",
+        samples_us=draw(samples),
+        control_us=draw(samples),
+        ratio=draw(st.floats(0.5, 0.6)) if ok else None,
+        margin=draw(st.none() | st.floats(0, 0.2)) if ok else None,
+        worst_ratio=draw(st.none() | times),
+        cold=draw(st.booleans()),
+        error=None if ok else draw(texts),
+        facts=draw(st.dictionaries(texts, numbers, max_size=2)),
+    )
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Permissions of files hold here even if root runs the tests."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)

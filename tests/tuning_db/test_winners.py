@@ -1,0 +1,175 @@
+"""The rules by which measurements become winners, one by one, and what must hold for any measurements."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotopk.device import H100
+from autotopk.tuning_db.records import Measurement, Winner
+from autotopk.tuning_db.winners import Evidence, derive
+from tests.tuning_db.examples import CPU, KEY, measurement, measurements
+
+
+def decide(*measured: Measurement, incumbents: Sequence[Winner] = (), native: Sequence[Measurement] = ()) -> Winner:
+    """The only winner of these measurements."""
+    evidence = [Evidence(one, "aten") for one in measured] + [Evidence(one, "native") for one in native]
+    (only,) = derive(evidence, incumbents).values()
+    return only
+
+
+def test_lowest_ratio_wins_and_names_the_runner_up() -> None:
+    best = measurement("b", 0.5, config='{"warps":8}', worst_ratio=1.5)
+    assert decide(measurement("a", 0.75), best, measurement("c", 0.8)) == Winner(
+        device=H100.fingerprint,
+        key=KEY,
+        strategy="b",
+        config='{"warps":8}',
+        version="v1",
+        time_us=5.0,
+        control_us=10.0,
+        ratio=0.5,
+        control="aten",
+        measured_at="2025-01-01T00:00:00+00:00",
+        runner_up='a {"warps":4}',
+        gap=0.5,
+        worst_ratio=1.5,
+    )
+
+
+def test_rank_is_by_ratio_and_not_by_time() -> None:
+    slow_clock = measurement("a", 0.5, samples_us=(50.0,), control_us=(100.0,))
+    assert decide(slow_clock, measurement("b", 0.6)).strategy == "a"
+
+
+def test_equal_ratios_are_decided_by_name() -> None:
+    assert decide(measurement("b"), measurement("a")).strategy == "a"
+    assert decide(measurement(config='{"warps":8}'), measurement(config='{"warps":4}')).config == '{"warps":4}'
+
+
+def test_alone_there_is_no_runner_up() -> None:
+    only = decide(measurement())
+    assert only.runner_up is None
+    assert only.gap is None
+
+
+def test_devices_and_keys_are_decided_apart() -> None:
+    places = [(device.fingerprint, replace(KEY, rows=rows)) for device in (H100, CPU) for rows in (1, 2)]
+    measured = [measurement(device=device, key=key) for device, key in places]
+    found = derive(Evidence(one, "aten") for one in measured)
+    assert {uuid: (winner.device, winner.key) for uuid, winner in found.items()} == {
+        one.uuid: place for one, place in zip(measured, places, strict=True)
+    }
+
+
+def test_older_version_counts_until_the_newer_is_measured() -> None:
+    older = measurement("a", 0.4)
+    assert decide(older, measurement("b", 0.5)).strategy == "a"
+    assert decide(older, measurement("a", 0.6, day=2, version="v2"), measurement("b", 0.5)).strategy == "b"
+
+
+def test_failing_newer_version_does_not_bring_the_older_back() -> None:
+    assert decide(measurement("a", 0.4), measurement("a", None, day=2, version="v2"), measurement("b")).strategy == "b"
+
+
+def test_older_version_does_not_count_for_having_been_raced() -> None:
+    screened = measurement("a", 0.4, day=2, version="v2", stage="screen")
+    assert decide(measurement("a", 0.4), screened, measurement("b", 0.5)).strategy == "b"
+
+
+@pytest.mark.parametrize("status", ["wrong", "crashed", "timeout", "out_of_memory", "build_failed", "untimed"])
+@pytest.mark.parametrize("day", [1, 2])
+def test_later_failure_blocks_the_candidate(status: str, day: int) -> None:
+    failure = measurement("a", None, day=day, status=status, stage="screen")
+    assert decide(measurement("a", 0.4), failure, measurement("b", 0.5)).strategy == "b"
+
+
+def test_failure_blocks_under_every_control() -> None:
+    failure = measurement("a", None, day=2)
+    assert decide(measurement("a", 0.4), measurement("b", 0.5), native=[failure]).strategy == "b"
+
+
+def test_candidate_measured_well_again_is_back() -> None:
+    assert decide(measurement("a", None), measurement("a", 0.4, day=2), measurement("b", 0.5)).strategy == "a"
+
+
+def test_failures_alone_have_no_winner() -> None:
+    assert derive([Evidence(measurement("a", None), "aten")]) == {}
+
+
+def test_race_is_preferred_to_screening() -> None:
+    screened = [measurement("a", 0.3, day=2, stage="screen"), measurement("b", 0.4, day=2, stage="screen")]
+    assert decide(*screened).strategy == "a"
+    assert decide(*screened, measurement("b", 0.5)).ratio == 0.5
+
+
+def test_controls_are_not_mixed() -> None:
+    older, newer = measurement("a", 0.2), measurement("b", 0.9, day=2)
+    assert decide(older, native=[newer]).strategy == "b"
+    assert decide(newer, native=[older]).control == "aten"
+    assert decide(older, native=[newer]).runner_up is None
+
+
+def test_last_measurement_of_a_candidate_counts() -> None:
+    assert decide(measurement("a", 0.7, day=2), measurement("a", 0.3), measurement("b", 0.5)).strategy == "b"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "margin", "stays"),
+    [(0.98, None, True), (0.971, None, True), (0.97, None, False), (0.95, 0.03, False), (0.95, 0.04, True)],
+)
+def test_incumbent_stays_unless_beaten_by_three_percent_or_the_joint_margin(
+    ratio: float, margin: float | None, *, stays: bool
+) -> None:
+    incumbent = measurement("z", 1.0, margin=margin)
+    now = decide(incumbent, measurement("a", ratio, margin=margin), incumbents=[decide(incumbent)])
+    assert now.strategy == ("z" if stays else "a")
+    assert now.runner_up == ('a {"warps":4}' if stays else 'z {"warps":4}')
+    assert now.gap == pytest.approx(ratio - 1 if stays else 1 / ratio - 1)
+
+
+def test_incumbent_is_known_by_strategy_and_configuration_not_version() -> None:
+    held = decide(measurement("z", 0.9))
+    newer = measurement("z", 0.51, day=2, version="v2")
+    assert decide(newer, measurement("a", 0.5, day=2), incumbents=[held]).strategy == "z"
+
+
+def test_incumbent_that_failed_or_is_unmeasured_protects_nothing() -> None:
+    held = decide(measurement("z", 0.5))
+    assert decide(measurement("z", None, day=2), measurement("a", 0.9), incumbents=[held]).strategy == "a"
+    assert decide(measurement("a", 0.9), incumbents=[held]).strategy == "a"
+
+
+def test_incumbent_of_another_place_protects_nothing() -> None:
+    elsewhere = replace(decide(measurement("z", 0.5)), device=CPU.fingerprint)
+    assert decide(measurement("z", 0.51), measurement("a", 0.5), incumbents=[elsewhere]).strategy == "a"
+
+
+evidence = st.builds(Evidence, measurements(), st.sampled_from(["aten", "native"]))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(evidence, max_size=12), st.integers())
+def test_order_of_the_evidence_does_not_matter(measured: list[Evidence], seed: int) -> None:
+    shuffled = Random(seed).sample(measured, len(measured))
+    assert derive(shuffled) == derive(measured)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(evidence, max_size=12), st.lists(evidence, max_size=12))
+def test_winners_last_until_something_is_measured(before: list[Evidence], after: list[Evidence]) -> None:
+    now = derive([*before, *after], derive(before).values())
+    assert derive([*before, *after], now.values()) == now
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(evidence, max_size=12))
+def test_winner_is_one_that_worked_in_each_place(measured: list[Evidence]) -> None:
+    found = derive(measured)
+    by_uuid = {one.measurement.uuid: one for one in measured}
+    assert all(by_uuid[uuid].measurement.status == "ok" for uuid in found)
+    assert all(by_uuid[uuid].control == winner.control for uuid, winner in found.items())
+    assert len({(winner.device, winner.key) for winner in found.values()}) == len(found)

@@ -1,0 +1,156 @@
+"""The tables of the tuning database, and nothing else.
+
+A row's class is named after its table: `MeasurementRow` holds what `records.Measurement` carries.
+"""
+
+from typing import Any, ClassVar
+
+from sqlalchemy import JSON, CheckConstraint, Connection, ForeignKey, Table, UniqueConstraint, event
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+
+class Base(DeclarativeBase):
+    """Every table has an integer primary key."""
+
+    type_annotation_map: ClassVar[dict[Any, Any]] = {dict[str, Any]: JSON, list[float]: JSON}
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+class DeviceRow(Base):
+    """A model of processor, see `autotopk.device.Device`."""
+
+    __tablename__ = "device"
+
+    fingerprint: Mapped[str] = mapped_column(unique=True)
+    type: Mapped[str]
+    name: Mapped[str]
+    capability: Mapped[str]
+    """Major and minor: "9.0"."""
+    processors: Mapped[int]
+    l2_bytes: Mapped[int]
+    memory_gib: Mapped[int]
+    shared_bytes: Mapped[int]
+
+
+class EnvironmentRow(Base):
+    """The software around a run, see `records.Environment`."""
+
+    __tablename__ = "environment"
+    __table_args__ = (
+        UniqueConstraint("driver", "cuda", "torch", "triton", "tilelang", "python", "autotopk", "control"),
+    )
+
+    driver: Mapped[str]
+    cuda: Mapped[str]
+    torch: Mapped[str]
+    triton: Mapped[str]
+    tilelang: Mapped[str]
+    python: Mapped[str]
+    autotopk: Mapped[str]
+    control: Mapped[str]
+
+
+class StrategyRow(Base):
+    """One version of a strategy's code."""
+
+    __tablename__ = "strategy"
+    __table_args__ = (UniqueConstraint("name", "version"),)
+
+    name: Mapped[str]
+    version: Mapped[str]
+
+
+class ConfigRow(Base):
+    """One choice of a strategy's knobs, whatever the strategy's version."""
+
+    __tablename__ = "config"
+    __table_args__ = (UniqueConstraint("strategy", "text"),)
+
+    strategy: Mapped[str]
+    """The strategy's name."""
+    text: Mapped[str]
+    """Canonical JSON, see `autotopk.strategy.config_json`."""
+
+
+class WorkloadRow(Base):
+    """What was computed, see `autotopk.key.TuningKey`."""
+
+    __tablename__ = "workload"
+    __table_args__ = (
+        UniqueConstraint("dtype", "rows", "cols", "k", "sorted"),
+        CheckConstraint("rows >= 1 AND 1 <= k AND k <= cols", name="shape"),
+    )
+
+    dtype: Mapped[str]
+    rows: Mapped[int]
+    cols: Mapped[int]
+    k: Mapped[int]
+    sorted: Mapped[bool]
+
+
+class RunRow(Base):
+    """One call of the tuner on one device."""
+
+    __tablename__ = "run"
+
+    uuid: Mapped[str] = mapped_column(unique=True)
+    device_id: Mapped[int] = mapped_column(ForeignKey(DeviceRow.id), index=True)
+    environment_id: Mapped[int] = mapped_column(ForeignKey(EnvironmentRow.id), index=True)
+    arguments: Mapped[dict[str, Any]]
+    started: Mapped[str]
+    ended: Mapped[str | None]
+    """Empty while it runs, and for ever where it was killed."""
+    outcome: Mapped[str | None]
+
+
+class MeasurementRow(Base):
+    """One candidate's turn, see `records.Measurement`; triggers refuse to change or delete it."""
+
+    __tablename__ = "measurement"
+    __table_args__ = (
+        CheckConstraint("stage IN ('screen', 'race')", name="stage"),
+        CheckConstraint(
+            "status <> 'ok' OR (ratio IS NOT NULL AND ratio > 0 AND samples_us <> '[]' AND control_us <> '[]')",
+            name="timed_if_ok",
+        ),
+    )
+
+    uuid: Mapped[str] = mapped_column(unique=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey(RunRow.id), index=True)
+    strategy_id: Mapped[int] = mapped_column(ForeignKey(StrategyRow.id), index=True)
+    config_id: Mapped[int] = mapped_column(ForeignKey(ConfigRow.id), index=True)
+    workload_id: Mapped[int] = mapped_column(ForeignKey(WorkloadRow.id), index=True)
+    stage: Mapped[str]
+    status: Mapped[str]
+    measured_at: Mapped[str] = mapped_column(index=True)
+    samples_us: Mapped[list[float]]
+    control_us: Mapped[list[float]]
+    ratio: Mapped[float | None]
+    margin: Mapped[float | None]
+    worst_ratio: Mapped[float | None]
+    cold: Mapped[bool]
+    error: Mapped[str | None]
+    facts: Mapped[dict[str, Any]]
+
+
+class WinnerRow(Base):
+    """Derived: the measurement that decided a workload on a device; see `winners.derive`."""
+
+    __tablename__ = "winner"
+    __table_args__ = (UniqueConstraint("device_id", "workload_id"),)
+
+    device_id: Mapped[int] = mapped_column(ForeignKey(DeviceRow.id))
+    workload_id: Mapped[int] = mapped_column(ForeignKey(WorkloadRow.id), index=True)
+    measurement_id: Mapped[int] = mapped_column(ForeignKey(MeasurementRow.id), unique=True)
+    runner_up: Mapped[str | None]
+    gap: Mapped[float | None]
+
+
+@event.listens_for(MeasurementRow.__table__, "after_create")
+def _refuse_changes(table: Table, connection: Connection, **_: object) -> None:
+    for change in ("UPDATE", "DELETE"):
+        connection.exec_driver_sql(
+            f"CREATE TRIGGER {table.name}_refuses_{change.lower()} BEFORE {change} ON {table.name} "
+            "BEGIN SELECT RAISE(ABORT, 'measurements are append-only'); END"
+        )

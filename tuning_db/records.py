@@ -1,0 +1,86 @@
+"""What is stored, as plain data: standard library only, because run time reads winners through it."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from autotopk.key import TuningKey
+
+Status = Literal["ok", "unsupported", "build_failed", "wrong", "crashed", "timeout", "out_of_memory", "untimed"]
+"""How a candidate's turn ended. Everything but "ok" is a recorded result that blocks the configuration."""
+
+Stage = Literal["screen", "race"]
+"""A quick look (3 to 5 samples), or the shuffled rounds that winners are derived from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The software around a measurement."""
+
+    driver: str
+    cuda: str
+    torch: str
+    triton: str
+    tilelang: str
+    python: str
+    autotopk: str
+    control: str
+    """What torch.topk was: "aten", or "native" where torch ships an override."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One candidate's turn on one problem; never changed once stored."""
+
+    uuid: str
+    device: str
+    """`Device.fingerprint`."""
+    key: TuningKey
+    strategy: str
+    config: str
+    """Canonical JSON, see `autotopk.strategy.config_json`."""
+    version: str
+    """`Strategy.version`."""
+    stage: Stage
+    status: Status
+    measured_at: str
+    """UTC, ISO 8601."""
+    samples_us: tuple[float, ...] = ()
+    """Microseconds of one call, one entry a round."""
+    control_us: tuple[float, ...] = ()
+    """torch.topk in the same rounds."""
+    ratio: float | None = None
+    """Median over rounds of candidate / torch.topk; below 1 is faster."""
+    margin: float | None = None
+    """Half width of the 95 % interval of `ratio`, as a fraction of it."""
+    worst_ratio: float | None = None
+    """Slowest adversarial input over random input, as a ratio of times; recorded for winners."""
+    cold: bool = True
+    """Whether inputs rotated through more than L2."""
+    error: str | None = None
+    """First line of what went wrong."""
+    facts: dict[str, float] = field(default_factory=dict)
+    """Compile seconds, registers, spilled bytes: whatever the build reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """The fastest known candidate for one key on one device."""
+
+    device: str
+    key: TuningKey
+    strategy: str
+    config: str
+    version: str
+    time_us: float
+    control_us: float
+    """torch.topk in the same rounds."""
+    ratio: float
+    """time_us / control_us by the median of per-round ratios; below 1 is faster."""
+    control: str
+    """What torch.topk was, see `Environment.control`."""
+    measured_at: str
+    runner_up: str | None = None
+    """Strategy and configuration of the second."""
+    gap: float | None = None
+    """How much slower the runner-up is, as a fraction."""
+    worst_ratio: float | None = None

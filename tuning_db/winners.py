@@ -1,0 +1,116 @@
+"""From measurements to winners: a pure function, so that every database derives the same from the same evidence."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from math import hypot
+from statistics import median
+from typing import NamedTuple
+
+from autotopk.key import TuningKey
+from autotopk.tuning_db.records import Measurement, Winner
+
+REPLACE = 0.03
+"""How much faster than the incumbent, as a fraction of its ratio, a candidate must be at least."""
+
+
+class Evidence(NamedTuple):
+    """A measurement, and what torch.topk was when it was taken (`Environment.control`)."""
+
+    measurement: Measurement
+    control: str
+
+
+def derive(evidence: Iterable[Evidence], incumbents: Iterable[Winner] = ()) -> dict[str, Winner]:
+    """The winner of every device and key, by the uuid of the measurement that decided.
+
+    1. Measurements are judged in the order they were taken, device by device and key by key.
+    2. Of a strategy with a configuration only the version measured last counts: the code has changed since.
+    3. A status other than "ok" discards what its candidate showed before; measured well later, it is back.
+    4. Where any candidate was raced, screening does not count.
+    5. Ratios are compared under one control alone: that of the last measurement left.
+    6. Of each candidate the last measurement left counts; they rank by ratio, then by name.
+    7. The incumbent (the same strategy and configuration, any version) stays unless the best is faster by 3 %, or by
+       their joint 95 % margin where that is wider; without an incumbent the best wins.
+    8. The runner-up is the first of the others; its gap is negative where the incumbent stays though it is slower.
+    """
+    places: defaultdict[tuple[str, TuningKey], list[Evidence]] = defaultdict(list)
+    for one in sorted(evidence, key=_age):  # 1
+        places[one.measurement.device, one.measurement.key].append(one)
+    held = {(winner.device, winner.key): (winner.strategy, winner.config) for winner in incumbents}
+
+    winners = {}
+    for place, history in places.items():
+        if ranking := _rank(history):  # 2 to 6
+            best = ranking[0]
+            incumbent = next((one for one in ranking if _candidate(one) == held.get(place)), best)
+            chosen = best if _replaces(best.measurement, incumbent.measurement) else incumbent  # 7
+            runner_up = next((one for one in ranking if one is not chosen), None)  # 8
+            winners[chosen.measurement.uuid] = _winner(chosen, runner_up)
+    return winners
+
+
+def winner_of(evidence: Evidence, runner_up: str | None, gap: float | None) -> Winner:
+    """A measurement told as the winner it became."""
+    one = evidence.measurement
+    return Winner(
+        device=one.device,
+        key=one.key,
+        strategy=one.strategy,
+        config=one.config,
+        version=one.version,
+        time_us=median(one.samples_us),
+        control_us=median(one.control_us),
+        ratio=_ratio(one),
+        control=evidence.control,
+        measured_at=one.measured_at,
+        runner_up=runner_up,
+        gap=gap,
+        worst_ratio=one.worst_ratio,
+    )
+
+
+def _rank(history: list[Evidence]) -> list[Evidence]:
+    """Steps 2 to 6 on one device and key."""
+    version = {_candidate(one): one.measurement.version for one in history}
+    standing: defaultdict[tuple[str, str], list[Evidence]] = defaultdict(list)
+    for one in history:
+        if one.measurement.version != version[_candidate(one)]:  # 2
+            continue
+        if one.measurement.status == "ok":
+            standing[_candidate(one)].append(one)
+        else:
+            standing[_candidate(one)].clear()  # 3
+    left = [one for turns in standing.values() for one in turns]
+    left = [one for one in left if one.measurement.stage == "race"] or left  # 4
+    if not left:
+        return []
+    control = max(left, key=_age).control
+    last = {_candidate(one): one for one in left if one.control == control}  # 5, 6: the later overwrites
+    return sorted(last.values(), key=lambda one: (_ratio(one.measurement), _candidate(one)))
+
+
+def _replaces(best: Measurement, incumbent: Measurement) -> bool:
+    needed = max(REPLACE, hypot(best.margin or 0.0, incumbent.margin or 0.0))
+    return _ratio(best) <= _ratio(incumbent) * (1 - needed)
+
+
+def _winner(chosen: Evidence, runner_up: Evidence | None) -> Winner:
+    if runner_up is None:
+        return winner_of(chosen, None, None)
+    gap = _ratio(runner_up.measurement) / _ratio(chosen.measurement) - 1
+    return winner_of(chosen, " ".join(_candidate(runner_up)), gap)
+
+
+def _candidate(one: Evidence) -> tuple[str, str]:
+    return one.measurement.strategy, one.measurement.config
+
+
+def _age(one: Evidence) -> tuple[str, bool, str]:
+    """Oldest first; of the same instant failures come last, so that they count."""
+    return one.measurement.measured_at, one.measurement.status != "ok", one.measurement.uuid
+
+
+def _ratio(one: Measurement) -> float:
+    if one.ratio is None:
+        raise ValueError(f"measurement {one.uuid} is ok but has no ratio")
+    return one.ratio
