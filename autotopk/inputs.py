@@ -129,6 +129,11 @@ def _nan(r: _Request) -> Tensor:
     return torch.where(random < share, _nan_bits(r), _infinities(r))
 
 
+def _few_nan(r: _Request) -> Tensor:
+    """Fewer NaNs than k in most rows: each one must be found, whichever its sign."""
+    return torch.where(r.chance(r.k / r.cols / 2), _nan_bits(r), r.random())
+
+
 def _signed_zeros(r: _Request) -> Tensor:
     """Zeros of both signs, and now and then a 1 or -1."""
     zeros = torch.where(r.chance(0.5), r.full(0.0), r.full(-0.0))
@@ -196,6 +201,7 @@ _ANY: dict[str, Callable[[_Request], Tensor]] = {
 _FLOATS_ONLY: dict[str, Callable[[_Request], Tensor]] = {
     "infinities": _infinities,
     "nan": _nan,
+    "few_nan": _few_nan,
     "all_nan": _nan_bits,
     "signed_zeros": _signed_zeros,
     "denormals": _denormals,

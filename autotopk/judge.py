@@ -21,7 +21,7 @@ from autotopk.measure import Sample, Timer, random_inputs, timer_for
 from autotopk.problem import Problem
 from autotopk.reference import problems_with
 
-GATE_INPUTS = ("all_equal", "narrow", "ties", "ascending", "minus_inf_padding", "infinities", "nan")
+GATE_INPUTS = ("all_equal", "narrow", "ties", "ascending", "minus_inf_padding", "infinities", "nan", "few_nan")
 """What every candidate must answer rightly before it is timed, besides random data of the full size."""
 
 GATE_BYTES = 32 << 20

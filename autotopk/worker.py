@@ -176,7 +176,7 @@ def _serve(connection: Connection, device_name: str, preload: Sequence[str]) -> 
         for module in preload:
             importlib.import_module(module)
         if device.type == "cuda":
-            torch.cuda.set_device(device)
+            torch.cuda.set_device(device.index or 0)
             torch.cuda.init()
 
     def open_problem(problem: Problem) -> None:

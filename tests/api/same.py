@@ -12,8 +12,8 @@ from torch import Tensor
 import autotopk
 from autotopk.reference import problems_with
 
-unwarned = pytest.mark.filterwarnings("ignore:nothing like:autotopk.AutotopkWarning")
-"""For tests on devices that nothing was tuned on."""
+unwarned = pytest.mark.filterwarnings("error::autotopk.AutotopkWarning", "ignore:nothing like:autotopk.AutotopkWarning")
+"""No warning of ours but that nothing was tuned here."""
 
 
 def check(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> None:

@@ -10,9 +10,12 @@ import pytest
 import torch
 
 import autotopk
+from autotopk.device import Device
+from autotopk.problem import Problem
 from autotopk.reference import problems_with
+from autotopk.strategy import HostProgram
 from autotopk.tuning_db import artifact
-from tests.api.conftest import Planted
+from tests.api.conftest import Planted, PlantedConfig
 from tests.api.same import check, unwarned
 from tests.api.winners import CHUNKED, environment, python, winner
 
@@ -91,6 +94,21 @@ def test_plans_are_told_apart(planted: Planted) -> None:
                 for largest in (True, False):
                     for order in (True, False):
                         check(view, min(2, view.shape[dim]), dim, largest, order)
+
+
+def test_alignment_is_part_of_a_layout(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel built for wide loads must not meet memory that is not aligned for them."""
+    built, program = [], planted.program
+
+    def noted(config: PlantedConfig, problem: Problem, device: Device) -> HostProgram:
+        built.append(problem.vector)
+        return program(config, problem, device)
+
+    monkeypatch.setattr(planted, "program", noted)
+    memory = torch.randn(100)
+    for offset in (0, 1, 2, 4, 5, 0):
+        check(memory[offset : offset + 64].view(4, 16), 3)
+    assert built == [4, 1, 2]
 
 
 def test_reload_forgets(cache_dir: Path) -> None:

@@ -34,9 +34,11 @@ def test_flags_reach_the_problem(cli: Cli) -> None:
 
 
 def test_device_of_another_machine_by_part_of_its_name(cli: Cli) -> None:
-    artifact.publish([winner(strategy="torch_fallback", config='{"chunk":0,"method":"sort"}')], user_winners_path())
+    artifact.publish(
+        [winner(strategy="torch_fallback", config='{"chunk":512,"method":"chunked"}')], user_winners_path()
+    )
     arguments = ("explain", "--rows", "64", "--cols", "1024", "-k", "8", "--device", "h100")
     told = json.loads(cli(*arguments, "--json").stdout)
     assert told["device"] == H100.fingerprint
-    assert (told["step"], told["config"]["method"], told["stale"]) == ("exact", "sort", True)
+    assert (told["step"], told["config"]["method"], told["stale"]) == ("exact", "chunked", True)
     assert "stale" in cli(*arguments).stdout
