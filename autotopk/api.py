@@ -1,5 +1,6 @@
 """`topk`: check, fast path, slow path."""
 
+import warnings
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 from autotopk import dispatch, launch
 from autotopk.device import device_of
 from autotopk.dispatch import Choice
-from autotopk.errors import BuildError, LaunchError
+from autotopk.errors import AutotopkWarning
 from autotopk.layout import Layout, Plan
 from autotopk.strategy import HostProgram
 
@@ -147,16 +148,19 @@ def _plan(input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> tuple
     if layout is None:
         return of_torch, None
     device = device_of(input.device)
-    for choice in dispatch.candidates(layout.problem, device):
-        program = choice.strategy.program(choice.config, layout.problem, device)
-        if isinstance(program, HostProgram) and program.is_torch_topk:
-            return of_torch, None
-        try:
-            run = launch.bind(program, layout.problem, device, index=input.device.index, batch=layout.batch)
-        except (BuildError, LaunchError) as error:
-            dispatch.block(choice, device, error)
-        else:
-            return layout.around(run), choice
+    try:
+        for choice in dispatch.candidates(layout.problem, device):
+            try:
+                program = choice.strategy.program(choice.config, layout.problem, device)
+                if isinstance(program, HostProgram) and program.is_torch_topk:
+                    return of_torch, None
+                run = launch.bind(program, layout.problem, device, index=input.device.index, batch=layout.batch)
+            except Exception as error:  # also what a third party's strategy raises
+                dispatch.block(choice, device, error)
+            else:
+                return layout.around(run), choice
+    except Exception as error:  # a third party's strategy raised when asked what it serves
+        warnings.warn(f"no strategy could be chosen for {layout.problem}: {error!r}", AutotopkWarning, stacklevel=3)
     return of_torch, None
 
 

@@ -109,13 +109,20 @@ def code_version(path: Path) -> str:
     """Twelve hexadecimal digits over the syntax trees of a Python file, or of all files of a folder."""
     digest = hashlib.sha256()
     for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
-        tree = ast.parse(file.read_bytes())
-        for node in ast.walk(tree):
-            body = getattr(node, "body", None)
-            if isinstance(body, list) and body and _is_docstring(body[0]):
-                node.body = body[1:] or [ast.Pass()]  # type: ignore[attr-defined]
-        digest.update(f"{file.name}:{ast.dump(tree)}\n".encode())
+        digest.update(f"{file.name}:{_tree(ast.parse(file.read_bytes()))}\n".encode())
     return digest.hexdigest()[:12]
+
+
+def _tree(node: object) -> str:
+    """A syntax tree as text, without docstrings, and without empty fields: later Pythons add some."""
+    if isinstance(node, list):
+        return f"[{','.join(map(_tree, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    parts = {name: value for name, value in ast.iter_fields(node) if value not in (None, [])}
+    if isinstance(body := parts.get("body"), list) and _is_docstring(body[0]):
+        parts["body"] = body[1:]
+    return f"{type(node).__name__}({','.join(f'{name}={_tree(value)}' for name, value in parts.items())})"
 
 
 def _is_docstring(node: ast.AST) -> bool:

@@ -19,7 +19,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A machine lent for its GPU may have pytest and little else: import only the files that need the GPU."""
+    """A machine with a GPU may have pytest and little else: only files that need the GPU are imported."""
     if config.getoption("-m") == "gpu" and collection_path.match("test_*.py"):
         return "pytest.mark.gpu" not in collection_path.read_text() or None
     return None

@@ -80,13 +80,24 @@ class TritonSource(KernelSource):
         )
 
     def interpret(self, grid: tuple[int, int, int], arguments: Mapping[str, Any]) -> None:
-        """Run on CPU tensors in Triton's interpreter; needs TRITON_INTERPRET=1 since the process started."""
-        run_time = {name: arguments[name] for name, _ in self.signature}
+        """Run on CPU tensors in Triton's interpreter; needs TRITON_INTERPRET=1 since the process started.
+
+        Tensors are seen as the signature's element type, as a launch sees the memory at an address.
+        """
+        run_time = {name: _seen_as(kind, arguments[name]) for name, kind in self.signature}
         self._jit_function()[grid](**run_time, **dict(self.constants))
 
     def _jit_function(self) -> Any:
         module, _, name = self.function.partition(":")
         return getattr(importlib.import_module(module), name)
+
+
+def _seen_as(kind: str, argument: Any) -> Any:
+    if not kind.startswith("*"):
+        return argument
+    import torch
+
+    return argument.view(getattr(torch, {"i": "int", "u": "uint"}[kind[1]] + kind[2:]))
 
 
 def _entry_parameters(ptx: str) -> int:

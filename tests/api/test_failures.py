@@ -75,6 +75,13 @@ def test_failing_strategy(kind: str, how: str, planted: Planted, monkeypatch: py
     assert autotopk.explain(X, 128).choice.step == "torch"
 
 
+@pytest.mark.parametrize("question", ["reasons_unsupported", "default", "program"])
+def test_strategy_that_raises_when_asked(question: str, planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planted, question, raising(ZeroDivisionError("of a third party")))
+    [message] = told(lambda: check(X, 128))
+    assert "of a third party" in message
+
+
 @unwarned
 def test_failing_once_it_has_answered(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter((True, False))

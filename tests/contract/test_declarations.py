@@ -5,9 +5,11 @@ import pickle
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,7 @@ from autotopk import registry
 from autotopk.device import H100, Device, cpu_device
 from autotopk.errors import UnsupportedProblemError
 from autotopk.problem import DTYPE_BYTES, Problem
-from autotopk.strategy import HostProgram, KernelProgram, Strategy, config_json
+from autotopk.strategy import HostProgram, KernelProgram, Strategy, code_version, config_json
 
 OLD_GPU = Device("cuda", "NVIDIA Tesla T4", (7, 5), 40, 4 << 20, 15, 64 << 10)
 SMALL_GPU = Device("cuda", "NVIDIA GeForce RTX 4090", (8, 9), 128, 72 << 20, 24, 99 << 10)
@@ -73,6 +75,29 @@ def test_name_and_version(strategy: Strategy) -> None:
     assert strategy.name.isidentifier()
     assert registry.get(strategy.name) is strategy
     assert re.fullmatch("[0-9a-f]{12}", strategy.version)
+
+
+SOURCE = '''
+class C:
+    """{docstring}"""
+
+    def f(self, x: int = {default}) -> str:  # {comment}
+        return f"{{x!r}} {{self}}"
+'''
+
+
+def test_code_version_tells_code_from_prose(tmp_path: Path) -> None:
+    """The digits are the same under every Python: winners are tuned under one and served under another."""
+
+    def version(**parts: object) -> str:
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        (folder / "strategy.py").write_text(SOURCE.format(**parts))
+        return code_version(folder)
+
+    before = version(docstring="One.", default=1, comment="one")
+    assert before == "e5fa2734e6a9"
+    assert version(docstring="Two.", default=1, comment="two") == before
+    assert version(docstring="One.", default=2, comment="one") != before
 
 
 def test_config_is_a_frozen_record_of_plain_values(strategy: Strategy) -> None:
@@ -147,6 +172,7 @@ def test_sources_travel_and_are_told_apart(strategy: Strategy) -> None:
 
 PURE = """
 import sys
+import tempfile
 from autotopk import registry
 from autotopk.device import H100
 from autotopk.problem import Problem

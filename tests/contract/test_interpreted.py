@@ -22,7 +22,6 @@ pytestmark = pytest.mark.interpret
 GUARD = 64
 """Elements before and after the outputs that must stay as they are."""
 
-ELEMENTS = {"*u8": torch.uint8, "*i8": torch.int8, "*i16": torch.int16, "*i32": torch.int32, "*i64": torch.int64}
 
 MAX_PROGRAMS = 8
 """Programs run one after another, 30 to 45 ms each."""
@@ -45,11 +44,6 @@ CASES = [*boundary_cases(3, 7, 8192, 33), *input_cases(2, 67, 9)]
 QUESTIONS = [question for question in questions(CASES, H100) if question.values[0] in TRITON]
 
 
-def reinterpreted(argument: Tensor | int, kind: str) -> Tensor | int:
-    """A tensor as the kernel's signature sees its memory: what a launch does with an address."""
-    return argument.view(ELEMENTS[kind]) if isinstance(argument, Tensor) else argument
-
-
 def run(program: KernelProgram, problem: Problem, x: Tensor) -> tuple[Tensor, Tensor]:
     """The kernel's answer, from outputs that started as garbage amid guards."""
     assert isinstance(program.source, TritonSource)
@@ -57,9 +51,7 @@ def run(program: KernelProgram, problem: Problem, x: Tensor) -> tuple[Tensor, Te
     values = torch.full((count + 2 * GUARD,), 77, dtype=x.dtype)
     indices = torch.full((count + 2 * GUARD,), -7, dtype=torch.int64)
     inner = slice(GUARD, GUARD + count)
-    given = arguments(problem, x, values[inner], indices[inner])
-    seen = {name: reinterpreted(given[name], kind) for name, kind in program.source.signature}
-    program.source.interpret(program.grid, seen)
+    program.source.interpret(program.grid, arguments(problem, x, values[inner], indices[inner]))
     for memory, garbage in ((values, 77), (indices, -7)):
         assert (memory[:GUARD] == garbage).all()
         assert (memory[GUARD + count :] == garbage).all()
