@@ -57,5 +57,5 @@ autotopk/_launcher.abi3.so: autotopk/_launcher.c
 	-$(CC) -O2 -shared -fPIC -I$(shell $(PYTHON) -c "import sysconfig; print(sysconfig.get_path('include'))") $< -o $@ -ldl
 
 clean:
-	rm -rf build dist *.egg-info .hypothesis .*_cache autotopk/*.so
+	rm -rf build dist *.egg-info .hypothesis .*_cache autotopk/*.so .venv/installed
 	find . -name __pycache__ -not -path "./.venv/*" -prune -exec rm -rf {} +

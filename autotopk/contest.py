@@ -85,6 +85,8 @@ class Contest:
     incumbent: Winner | None
     share_s: float
     """Device time that the workload may take."""
+    fallback: Candidate | None = None
+    """torch.topk as it is: always raced, so that a noisy screening leaves no winner that is slower."""
     statuses: dict[Candidate, Status] = field(default_factory=dict)
     """The turns taken in this run."""
 
@@ -153,12 +155,12 @@ class Contest:
         return self._success(candidate, "screen", seen.samples_us, seen.control_us, cold=seen.cold, facts=build.facts)
 
     def _contenders(self) -> list[Candidate]:
-        """Who is raced: the best as screened, and the incumbent."""
+        """Who is raced: the best as screened, the incumbent and the fallback."""
         limit = self.arena.effort.contenders
         held = self.incumbent and (self.incumbent.strategy, self.incumbent.config)
         return survivors(
             self._history.good(self.candidates),
-            keep=[one for one in self.candidates if (one.strategy, one.config) == held],
+            keep=[one for one in self.candidates if (one.strategy, one.config) == held or one == self.fallback],
             within=math.inf if limit is None else DROP,
             limit=limit,
         )

@@ -31,7 +31,7 @@ class Explanation:
             "strategy": choice.strategy.name,
             "config": asdict(choice.config),
             "stale": choice.stale,
-            "measured_at": None if winner is None else str(winner.key),
+            "measured_for": None if winner is None else str(winner.key),
             "time_us": None if winner is None else winner.time_us,
             "ratio": None if winner is None else winner.ratio,
             "rejected": list(choice.rejected),

@@ -83,6 +83,8 @@ def bind(
 
 
 def _bind_host(program: HostProgram, problem: Problem, batch: tuple[int, ...]) -> Bound:
+    if program.is_torch_topk:
+        return program.run  # takes and gives any leading dimensions
     run, matrix, size = program.run, (problem.rows, problem.cols), (*batch, problem.k)
 
     def call(x: Tensor) -> tuple[Tensor, Tensor]:

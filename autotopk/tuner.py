@@ -132,13 +132,15 @@ class Tour:
 
     def _contest(self, index: int, workload: Workload) -> Contest:
         found = self._candidates.pop(workload)
+        rules = defaults(workload.problem(self.device.type), self.device, self.strategies)
         return Contest(
             arena=self.arena,
             index=index,
             workload=workload,
             problem=workload.problem(self.device.type),
             candidates=found,
-            first=self._promising(workload, found),
+            first=self._promising(workload, found) + rules,
+            fallback=next((one for one in rules if one.strategy == "torch_fallback"), None),
             incumbent=self._winners.get(workload.key),
             share_s=(self.arena.until - time.monotonic()) / (len(self.workloads) - index),
         )
@@ -162,13 +164,12 @@ class Tour:
                     self.arena.builds.submit(problem, [one for one in found if one not in known])
 
     def _promising(self, workload: Workload, found: Sequence[Candidate]) -> list[Candidate]:
-        """The incumbent, the winners of neighbours from the nearest on, and the strategies' own rules."""
+        """The incumbent, and the winners of neighbours from the nearest on."""
         by_name = {(one.strategy, one.config): one for one in found}
         distances = {key: key.distance(workload.key) for key in self._winners}
         near = sorted((key for key in distances if distances[key] <= NEIGHBOUR_RADIUS), key=distances.__getitem__)
         held = [(self._winners[key].strategy, self._winners[key].config) for key in near]
-        rules = defaults(workload.problem(self.device.type), self.device, self.strategies)
-        return [by_name[name] for name in held if name in by_name] + rules
+        return [by_name[name] for name in held if name in by_name]
 
     def _eta_s(self) -> float | None:
         """Seconds left at the pace of the workloads that were measured, within the budget."""

@@ -25,7 +25,8 @@ def section(document: Mapping[str, Any]) -> str:
     shapes = [list(both) for _, both in groupby(rows, key=shape)]
     return (
         f"{device['name']}, torch {versions['torch']} (torch.topk: {versions['control']}), "
-        f"Triton {versions['triton']}, {document['date'][:10]}, `{document['command']}`, microseconds of one call:\n\n"
+        f"Triton {versions['triton']}, {document['date'][:10]}, commit {document['commit'][:10]}, "
+        f"`{document['command']}`, microseconds of one call:\n\n"
         f"{HEADER}{''.join(map(line, shapes))}\n{summary(rows, True)}\n{summary(rows, False)}\n"
     )
 

@@ -124,17 +124,22 @@ def measurement_of(row: Row[Any]) -> Measurement:
     )
 
 
+def evidence_of(row: Row[Any]) -> Evidence:
+    """The same row, beside what torch.topk was."""
+    return Evidence(measurement_of(row), row.control)
+
+
 def read_winners(session: Session, device: str | None) -> list[Winner]:
     """The stored winners, by device, dtype and shape."""
     query = select_evidence(device).join(WinnerRow, WinnerRow.measurement_id == MeasurementRow.id)
     shape = (WorkloadRow.dtype, WorkloadRow.cols, WorkloadRow.rows, WorkloadRow.k, WorkloadRow.sorted)
     query = query.add_columns(WinnerRow.runner_up, WinnerRow.gap).order_by(None).order_by(DeviceRow.fingerprint, *shape)
-    return [winner_of(_evidence_of(row), row.runner_up, row.gap) for row in session.execute(query)]
+    return [winner_of(evidence_of(row), row.runner_up, row.gap) for row in session.execute(query)]
 
 
 def replace_winners(session: Session, device: str | None) -> None:
     """Derive the winners of one device, or of all, from what is measured and from the winners until now."""
-    evidence = map(_evidence_of, session.execute(select_evidence(device)))
+    evidence = map(evidence_of, session.execute(select_evidence(device)))
     winners = derive(evidence, incumbents=read_winners(session, device))
     devices = select(DeviceRow.id) if device is None else select(DeviceRow.id).filter_by(fingerprint=device)
     session.execute(delete(WinnerRow).where(WinnerRow.device_id.in_(devices)))
@@ -154,10 +159,6 @@ def read_runs(session: Session) -> Iterator[tuple[RunRecord, list[Measurement]]]
     query = select(RunRow, DeviceRow, EnvironmentRow).join_from(RunRow, DeviceRow).join(EnvironmentRow)
     for run, device, environment in session.execute(query):
         yield RunRecord(_facts(device), _facts(environment), _facts(run)), measured[run.id]
-
-
-def _evidence_of(row: Row[Any]) -> Evidence:
-    return Evidence(measurement_of(row), row.control)
 
 
 @cache

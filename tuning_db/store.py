@@ -107,8 +107,7 @@ class Store:
     def evidence(self, device: str, key: TuningKey) -> list[Evidence]:
         """What was measured for a key on a device, the oldest first, each beside what torch.topk was then."""
         with self._transaction(READ) as session:
-            found = session.execute(rows.select_evidence(device, key))
-            return [Evidence(rows.measurement_of(row), row.control) for row in found]
+            return [rows.evidence_of(row) for row in session.execute(rows.select_evidence(device, key))]
 
     def derive_winners(self, device: str | None = None) -> list[Winner]:
         """Derive the winners of one device, or of all, again (see `winners.derive`), and keep them."""

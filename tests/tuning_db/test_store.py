@@ -91,6 +91,14 @@ def test_measurements_of_a_device_key_or_stage(database: Store, run: int) -> Non
     assert database.devices() == sorted([H100.fingerprint, CPU.fingerprint])
 
 
+def test_evidence_of_a_key_names_the_control(database: Store, run: int) -> None:
+    first, second, wide = measurement(day=1), measurement(day=2), measurement(key=replace(KEY, cols=2048))
+    database.record(database.begin_run(H100, NATIVE, {}), [second])
+    database.record(run, [first, wide])
+    assert database.evidence(H100.fingerprint, KEY) == [Evidence(first, "aten"), Evidence(second, "native")]
+    assert database.evidence(CPU.fingerprint, KEY) == []
+
+
 def test_provenance_of_a_run(database: Store, run: int, path: Path) -> None:
     database.end_run(run, "interrupted")
     killed = database.begin_run(H100, NATIVE, {})
