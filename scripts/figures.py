@@ -1,4 +1,7 @@
-"""Write what `autotopk bench --json FILE` measured into README.md: `python scripts/figures.py FILE`."""
+"""Write what `autotopk bench --json FILE` measured into a page: `python scripts/figures.py FILE [PAGE]`.
+
+The page, README.md by default, holds the two comments that the table goes between.
+"""
 
 import json
 import re
@@ -64,12 +67,13 @@ def summary(rows: list[Row], order: bool) -> str:
 
 
 def main() -> None:
-    """Replace the block of README.md between its two comments."""
+    """Replace the block between the page's two comments."""
     document = json.loads(Path(sys.argv[1]).read_text())
-    text, found = BLOCK.subn(lambda _: section(document), README.read_text())
+    page = Path(sys.argv[2]) if len(sys.argv) > 2 else README
+    text, found = BLOCK.subn(lambda _: section(document), page.read_text())
     if found != 1:
-        sys.exit(f"{README} holds {found} blocks of figures, not one")
-    README.write_text(text)
+        sys.exit(f"{page} holds {found} blocks of figures, not one")
+    page.write_text(text)
 
 
 if __name__ == "__main__":
