@@ -1,6 +1,7 @@
 """`topk`: check, fast path, slow path."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,11 +24,18 @@ MAX_PLANS = 1 << 14
 _plans: dict[Any, tuple[Plan, Choice | None]] = {}
 """How to run a layout, and the choice behind it; None where torch.topk itself is called."""
 
-# Cheap tests of what makes a tensor more than its data.
+
+def _always(*_: object) -> bool:
+    return True
+
+
+# Cheap tests of what makes a tensor more than its data. Where a later torch has no such private function, the answer
+# is always "more", and torch.topk serves.
 _is_compiling = torch.compiler.is_compiling
-_overridden = torch._C._has_torch_function_unary
-_dispatch_modes = torch._C._len_torch_dispatch_stack
-_transforms = torch._C._functorch.peek_interpreter_stack
+_overridden: Callable[[object], bool] = getattr(torch._C, "_has_torch_function_unary", _always)
+_dispatch_modes: Callable[[], object] = getattr(torch._C, "_len_torch_dispatch_stack", _always)
+_functorch = getattr(torch._C, "_functorch", None) if hasattr(forward_ad, "_current_level") else None
+_transforms: Callable[[], object | None] = getattr(_functorch, "peek_interpreter_stack", _always)
 _grad_enabled = torch.is_grad_enabled
 _Parameter = torch.nn.Parameter
 _strided = torch.strided

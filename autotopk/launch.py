@@ -31,7 +31,7 @@ def _public_empty(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.d
 
 
 _empty: Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], Tensor] = getattr(
-    torch._C._dynamo.guards, "_empty_strided_cuda", _public_empty
+    getattr(getattr(torch._C, "_dynamo", None), "guards", None), "_empty_strided_cuda", _public_empty
 )
 
 
