@@ -55,7 +55,7 @@ def test_every_way_to_end_is_recorded_and_the_right_one_wins(run: Tune, planted:
     options: dict[str, Any] = {
         "strategies": [planted],
         "preload": ["tests.tuner.planted"],
-        "timeout_s": 3,
+        "timeout_s": 6,
         "budget_s": 120,
     }
     report = run([workload], on_event=events.append, **options)
