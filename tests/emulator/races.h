@@ -90,12 +90,13 @@ class Clocks {
 
  private:
   bool ordered(const Access& before, int warp, int lane) const {
+    if (before.clock <= latest_) return true;  // of an earlier group
     if (before.warp == warp) return before.lane == lane || before.clock < own(warp);
     return before.clock <= row(warp)[before.warp];
   }
   bool races(const Access& before, int warp, int lane, uint8_t bytes, bool atomic) const {
     if (!before.clock || !(before.bytes & bytes & BYTES) || (atomic && (before.bytes & ATOMIC))) return false;
-    return before.warp >= warps_ || !ordered(before, warp, lane);
+    return !ordered(before, warp, lane);
   }
   static void remember_read(Shadow& shadow, const Access& now) {
     Access& last = shadow.read;
@@ -113,7 +114,7 @@ class Clocks {
   }
 
   int warps_ = 0;
-  Clock latest_ = 0;
+  Clock latest_ = 0;  // of any warp of the groups before
   Vector known_;                // (warps, warps): what each has seen of each
   std::vector<Vector> fenced_;  // a warp's knowledge at its last fence
   std::unordered_map<const void*, Vector> published_;
