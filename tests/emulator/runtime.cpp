@@ -20,6 +20,9 @@
 #include "fiber.h"
 #include "races.h"
 
+// The name that a translated kernel gives its entry.
+extern "C" void simt_kernel();
+
 namespace simt {
 namespace {
 
@@ -128,7 +131,6 @@ size_t static_used;
 char *arenas, *globals, *stacks;
 Shadow* arena_shadow;
 char* image;
-void (*kernel)(const Argument*);
 const Argument* arguments;
 
 uint32_t place(void* return_address) { return uint32_t(static_cast<char*>(return_address) - image) - 1; }
@@ -292,10 +294,10 @@ void check_volatile(const void* address, size_t size, bool write, uint32_t pc) {
 
 // ---- barriers
 
-void release(Barrier& barrier, bool collect) {
+void release(Barrier& barrier) {
   barrier.arrived = 0;
   ++barrier.generation;
-  if (launch.check_races && collect) {
+  if (launch.check_races) {
     barrier.released.swap(barrier.collected);
     barrier.collected.clear();
     int last = -1;
@@ -414,7 +416,7 @@ const char* name_of(Warp operation) {
 // ---- a group of blocks from start to end
 
 void run_thread() {
-  kernel(arguments);
+  simt_kernel();
   settle();
   Thread* thread = self;
   thread->done = true;
@@ -424,10 +426,10 @@ void run_thread() {
   --grid_live;
   Barrier& barrier = thread->block->barriers[0];
   if (--thread->block->live && barrier.arrived && !barrier.threads && barrier.arrived == unsigned(thread->block->live))
-    release(barrier, true);
+    release(barrier);
   for (const Group group : {Group::cluster, Group::grid}) {
     Barrier& of_group = group_barrier(group);
-    if (of_group.arrived && of_group.arrived == group_threads(group)) release(of_group, true);
+    if (of_group.arrived && of_group.arrived == group_threads(group)) release(of_group);
   }
   thread->fiber.switch_to(scheduler);
 }
@@ -514,6 +516,8 @@ void* reserve(size_t bytes, void* hint = nullptr) {
 
 // ---- what kernels call
 
+int64_t integer_argument(int number) { return arguments[number].integer; }
+double real_argument(int number) { return arguments[number].real; }
 dim3 thread_index() { return self->index; }
 dim3 block_index() { return self->block->index; }
 dim3 block_size() { return launch.threads; }
@@ -541,11 +545,7 @@ Votes block_barrier(int predicate, int line) {
   barrier.votes.any |= predicate != 0;
   arrive(barrier);
   barrier.waiting.push_back(self);
-  if (barrier.arrived == unsigned(self->block->live)) {
-    release(barrier, true);
-  } else {
-    self->waits_for = "barrier";
-  }
+  if (barrier.arrived == unsigned(self->block->live)) release(barrier);
   wait_for("barrier", 0, HERE);
   return self->votes;
 }
@@ -561,8 +561,7 @@ void named_barrier(int id, int threads, bool wait) {
   barrier.threads = threads;
   arrive(barrier);
   if (wait) barrier.waiting.push_back(self);
-  const bool last = barrier.arrived == unsigned(threads);
-  if (last) release(barrier, true);
+  if (barrier.arrived == unsigned(threads)) release(barrier);
   if (!wait && launch.check_races) clocks.tick(self->warp->index);
   if (wait) wait_for("barrier", id, HERE);
 }
@@ -580,7 +579,7 @@ void group_arrive(Group group, bool releases) {
   } else {
     ++barrier.arrived;
   }
-  if (barrier.arrived == group_threads(group)) release(barrier, true);
+  if (barrier.arrived == group_threads(group)) release(barrier);
 }
 
 void group_wait(Group group) {
@@ -806,9 +805,6 @@ struct PythonBuffer {
   int read_only, argument;
 };
 
-// The name that the kernel's translation unit gives its entry.
-void simt_kernel(const simt::Argument*);
-
 __attribute__((visibility("default"))) int simt_launch(const unsigned* grid, const unsigned* threads, size_t shared_bytes,
                                                        int cluster, int cooperative, int check_races, unsigned preempt,
                                                        uint64_t seed, uint64_t most_accesses, PythonBuffer* given,
@@ -824,7 +820,6 @@ __attribute__((visibility("default"))) int simt_launch(const unsigned* grid, con
   until_preempted = 1 << 20;
   accesses = 0;
   failed = false;
-  kernel = simt_kernel;
   simt::arguments = arguments;
   statics.clear();
   static_used = 0;

@@ -55,5 +55,7 @@ struct Argument {
   int64_t integer;
   double real;
 };
+int64_t integer_argument(int number);
+double real_argument(int number);
 
 }  // namespace simt
