@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from autotopk.api import reload, topk
 from autotopk.errors import AutotopkError, AutotopkWarning
 from autotopk.explain import Explanation, explain, explain_problem
+from autotopk.indices import topk_indices
 from autotopk.problem import Problem
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ __all__ = [
     "explain_problem",
     "reload",
     "topk",
+    "topk_indices",
     "tune",
 ]
 

@@ -8,20 +8,18 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from autotopk import dispatch, launch
+from autotopk import dispatch, launch, plans
 from autotopk.device import device_of
 from autotopk.dispatch import Choice
 from autotopk.errors import AutotopkWarning
 from autotopk.layout import Layout, Plan
+from autotopk.plans import Plans
 from autotopk.strategy import HostProgram
 
 Result = torch.return_types.topk
 _ResultOut: Any = getattr(torch.return_types, "topk_out", Result)  # missing from torch's stubs
 
-MAX_PLANS = 1 << 14
-"""Plans kept; when shapes change without end, all are dropped and the live ones made again."""
-
-_plans: dict[Any, tuple[Plan, Choice | None]] = {}
+_plans: Plans[tuple[Plan, Choice | None]] = Plans()
 """How to run a layout, and the choice behind it; None where torch.topk itself is called."""
 
 
@@ -39,6 +37,26 @@ _transforms: Callable[[], object | None] = getattr(_functorch, "peek_interpreter
 _grad_enabled = torch.is_grad_enabled
 _Parameter = torch.nn.Parameter
 _strided = torch.strided
+
+
+def is_plain(input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> bool:
+    """Whether a tensor is no more than its data, and the arguments are of the very types that plans are kept by."""
+    return not (
+        type(k) is not int  # 2.0 and True would find the plans of 2 and 1
+        or type(dim) is not int
+        or not (largest is True or largest is False)
+        or not (sorted is True or sorted is False)
+        # tracing, modes, transforms, subclasses and autograd belong to torch.topk
+        or _is_compiling()
+        or not (type(input) is Tensor or type(input) is _Parameter)
+        or _overridden(input)
+        or _dispatch_modes()
+        or _transforms() is not None
+        or forward_ad._current_level >= 0
+        or (input.requires_grad and _grad_enabled())
+        or input.layout is not _strided
+        or input.is_neg()
+    )
 
 
 def topk(
@@ -66,23 +84,7 @@ def topk(
     Raises:
         Whatever torch.topk raises for the same arguments.
     """
-    if (
-        type(k) is not int  # 2.0 and True would find the plans of 2 and 1
-        or type(dim) is not int
-        or not (largest is True or largest is False)
-        or not (sorted is True or sorted is False)
-        or out is not None
-        # tracing, modes, transforms, subclasses and autograd belong to torch.topk
-        or _is_compiling()
-        or not (type(input) is Tensor or type(input) is _Parameter)
-        or _overridden(input)
-        or _dispatch_modes()
-        or _transforms() is not None
-        or forward_ad._current_level >= 0
-        or (input.requires_grad and _grad_enabled())
-        or input.layout is not _strided
-        or input.is_neg()
-    ):
+    if out is not None or not is_plain(input, k, dim, largest, sorted):
         return _topk_of_torch(input, k, dim, largest, sorted, out)
     try:
         layout = input.shape, input.stride(), input.dtype, input.device, input.data_ptr() & 15
@@ -91,7 +93,7 @@ def topk(
     key = layout, k, dim, largest, sorted
     planned = _plans.get(key)
     if planned is None:
-        planned = _remember(key, _plan(input, k, dim, largest, sorted))
+        planned = _plans.remember(key, _plan(input, k, dim, largest, sorted))
     try:
         return Result(planned[0](input))
     except Exception as error:
@@ -128,13 +130,6 @@ def _fits_plainly(out: tuple[Tensor, Tensor], input: Tensor) -> bool:
         and not _is_compiling()
         and _transforms() is None
     )
-
-
-def _remember(key: Any, planned: tuple[Plan, Choice | None]) -> tuple[Plan, Choice | None]:
-    if len(_plans) >= MAX_PLANS:
-        _plans.clear()
-    _plans[key] = planned
-    return planned
 
 
 def _after_failure(
@@ -174,5 +169,5 @@ def _plan(input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> tuple
 
 def reload() -> None:
     """Forget plans and winners: after tuning, or when environment variables changed."""
-    _plans.clear()
+    plans.forget()
     dispatch.reload()

@@ -1,12 +1,13 @@
 """One strategy in one configuration, by name: what is compiled, checked, timed and stored."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from autotopk import registry
 from autotopk.device import Device
+from autotopk.errors import BuildError
 from autotopk.problem import Problem
-from autotopk.strategy import Program, Strategy, config_json
+from autotopk.strategy import Config, HostProgram, Program, Strategy, config_json
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -29,11 +30,11 @@ class Candidate:
 
 
 def candidates(problem: Problem, device: Device, strategies: Collection[str] | None = None) -> list[Candidate]:
-    """Every valid configuration of every able strategy, or of those named."""
+    """Every valid configuration of every able strategy, or of those named, that runs here."""
     return [
         Candidate(strategy.name, config_json(config), strategy.version)
         for strategy in _able(problem, device, strategies)
-        for config in strategy.space(problem, device)
+        for config in _runnable(strategy, problem, device)
     ]
 
 
@@ -41,6 +42,30 @@ def defaults(problem: Problem, device: Device, strategies: Collection[str] | Non
     """What each able strategy would run where nothing was measured."""
     chosen = ((s, s.default(problem, device)) for s in _able(problem, device, strategies))
     return [Candidate(s.name, config_json(config), s.version) for s, config in chosen if config is not None]
+
+
+def aside(
+    problems: Iterable[Problem], device: Device, strategies: Collection[str] | None = None
+) -> dict[str, list[str]]:
+    """Strategies that serve one of the problems, but cannot compile their kernels here, and why."""
+    able = {strategy for problem in dict.fromkeys(problems) for strategy in _able(problem, device, strategies)}
+    reasons = {strategy.name: strategy.reasons_unbuildable() for strategy in able}
+    return {name: why for name, why in sorted(reasons.items()) if why}
+
+
+def _runnable(strategy: Strategy, problem: Problem, device: Device) -> Iterator[Config]:
+    """Its space, or where it cannot compile, what of it was compiled before."""
+    kept_alone = bool(strategy.reasons_unbuildable())
+    for config in strategy.space(problem, device):
+        if not kept_alone or _is_kept(strategy.program(config, problem, device), device):
+            yield config
+
+
+def _is_kept(program: Program, device: Device) -> bool:
+    try:
+        return isinstance(program, HostProgram) or program.source.cache_path(device.arch).exists()
+    except BuildError:
+        return False
 
 
 def _able(problem: Problem, device: Device, strategies: Collection[str] | None) -> list[Strategy]:

@@ -54,6 +54,8 @@ class Display:
             case TuneStarted():
                 budget = "" if event.budget_s is None else f", within {_duration(event.budget_s)}"
                 self.line(f"tuning {event.workloads} workloads on {event.device}{budget}")
+                for strategy, reasons in event.aside.items():
+                    self.line(escape(f"{strategy} steps aside, but for kernels compiled before: {'; '.join(reasons)}"))
                 self._progress.update(self._task, total=event.workloads)
             case WorkloadStarted():
                 self._index, self._new = event.index, max(1, event.new)

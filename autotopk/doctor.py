@@ -13,6 +13,8 @@ from typing import Literal
 import torch
 
 from autotopk import registry, settings
+from autotopk.compilers import nvcc
+from autotopk.compilers.tilelang import reasons_unbuildable
 from autotopk.device import Device, cpu_device, cuda_device
 from autotopk.errors import ArtifactError, AutotopkError, AutotopkWarning, DatabaseError
 from autotopk.kernel import distribution_version
@@ -52,9 +54,13 @@ def _software() -> Iterator[Finding]:
         version = distribution_version(compiler)
         absent = version == "absent"
         yield Finding(section, "note" if absent else "ok", f"{compiler} {version}")
-    for tool, purpose in (("nvcc", "compiles TileLang kernels"), ("cc", "builds the C launcher")):
-        path = shutil.which(tool)
+    for tool, path, purpose in (
+        ("nvcc", nvcc.find(), "compiles TileLang kernels"),
+        ("cc", shutil.which("cc"), "builds the C launcher"),
+    ):
         yield Finding(section, "ok" if path else "note", f"{tool}: {path or f'not found ({purpose})'}")
+    for reason in reasons_unbuildable():
+        yield Finding(section, "note", f"TileLang kernels cannot be compiled here: {reason}")
     built = importlib.util.find_spec("autotopk._launcher") is not None
     yield Finding(section, "ok" if built else "note", f"C launcher extension {'built' if built else 'not built'}")
 
@@ -86,7 +92,10 @@ def _ability(strategy: Strategy, device: Device) -> Finding:
     text = f"{strategy.name} on {device.name}: able for {able} of {len(answers)} {tag} workloads"
     if reasons:
         text += "; not: " + "; ".join(reason for reason, _ in reasons.most_common(3))
-    return Finding("strategies", "ok" if able else "note", text)
+    unbuildable = strategy.reasons_unbuildable() if able else []
+    if unbuildable:
+        text += "; only with kernels compiled before: " + "; ".join(unbuildable)
+    return Finding("strategies", "ok" if able and not unbuildable else "note", text)
 
 
 def _winners(devices: list[Device]) -> Iterator[Finding]:

@@ -31,6 +31,11 @@ class _Request:
     def lowest(self) -> float | int:
         return float("-inf") if self.dtype.is_floating_point else torch.iinfo(self.dtype).min
 
+    @property
+    def highest(self) -> float | int:
+        info = torch.finfo(self.dtype) if self.dtype.is_floating_point else torch.iinfo(self.dtype)
+        return info.max
+
     @cached_property
     def columns(self) -> Tensor:
         """(cols,) int64."""
@@ -69,10 +74,13 @@ class _Request:
         low = bits & ((1 << self.bits) - 1) if self.bits < 64 else bits
         return low.to(_BITS[self.dtype.itemsize]).view(self.dtype)
 
+    def bits_of(self, value: float) -> int:
+        """The bits of a number."""
+        return int(torch.full((), value, dtype=self.dtype).view(_BITS[self.dtype.itemsize]).item())
+
     def one_bits(self) -> int:
         """The bits of 1."""
-        one = torch.ones((), dtype=self.dtype)
-        return int(one.view(_BITS[self.dtype.itemsize]).item())
+        return self.bits_of(1)
 
 
 def _all_but_k_minus_1_equal(r: _Request) -> Tensor:
@@ -84,6 +92,14 @@ def _all_but_k_minus_1_equal(r: _Request) -> Tensor:
 def _narrow(r: _Request) -> Tensor:
     """Elements that differ in their last bits only: 1 plus up to 15 steps."""
     return r.from_bits(r.one_bits() + r.integers(0, 16))
+
+
+def _scales(r: _Request) -> Tensor:
+    """One element far above another, which is far above the rest: even intervals within even intervals are crowded."""
+    bits = r.one_bits() + r.integers(0, 4)
+    bits[:, r.cols // 3] = r.one_bits() + (1 << r.bits // 2)
+    bits[:, r.cols // 2] = r.bits_of(r.highest)
+    return r.from_bits(bits)
 
 
 def _one_radix_bin(r: _Request) -> Tensor:
@@ -118,8 +134,7 @@ def _infinities(r: _Request) -> Tensor:
 
 def _nan_bits(r: _Request) -> Tensor:
     """NaNs of both signs and many payloads."""
-    quiet = int(torch.full((), float("nan"), dtype=r.dtype).view(_BITS[r.dtype.itemsize]).item())
-    return r.from_bits(quiet + r.integers(0, 32) + (r.integers(0, 2) << (r.bits - 1)))
+    return r.from_bits(r.bits_of(float("nan")) + r.integers(0, 32) + (r.integers(0, 2) << (r.bits - 1)))
 
 
 def _nan(r: _Request) -> Tensor:
@@ -142,8 +157,7 @@ def _signed_zeros(r: _Request) -> Tensor:
 
 def _denormals(r: _Request) -> Tensor:
     """Subnormal elements of both signs."""
-    tiny = int(torch.full((), torch.finfo(r.dtype).tiny, dtype=r.dtype).view(_BITS[r.dtype.itemsize]).item())
-    return r.from_bits(r.integers(1, tiny) + (r.integers(0, 2) << (r.bits - 1)))
+    return r.from_bits(r.integers(1, r.bits_of(torch.finfo(r.dtype).tiny)) + (r.integers(0, 2) << (r.bits - 1)))
 
 
 def _huge_range(r: _Request) -> Tensor:
@@ -187,6 +201,7 @@ _ANY: dict[str, Callable[[_Request], Tensor]] = {
     "all_equal": lambda r: r.full(1),
     "all_but_k_minus_1_equal": _all_but_k_minus_1_equal,
     "narrow": _narrow,
+    "scales": _scales,
     "one_radix_bin": _one_radix_bin,
     "ascending": _ascending,
     "descending": lambda r: _ascending(r).flip(1),

@@ -94,25 +94,32 @@ def _bind_host(program: HostProgram, problem: Problem, batch: tuple[int, ...]) -
     return call
 
 
+def bind_indices(
+    program: KernelProgram, problem: Problem, device: Device, *, index: int | None = None, batch: tuple[int, ...]
+) -> Callable[[Tensor], Tensor]:
+    """As `bind`, for a problem of `indices_only`: a function of one tensor that returns (*batch, k) int32 indices."""
+    index = _current_device() if index is None else index
+    launch, symbol = _launch(program, problem, device, index)
+    size = (*batch, problem.k)
+    stride = torch.empty(size, device="meta").stride()
+
+    def call(x: Tensor) -> Tensor:
+        if _current_device() != index:
+            with torch.cuda.device(index):
+                return call(x)
+        indices = _empty(size, stride, torch.int32)
+        if code := launch(_current_stream(index), x.data_ptr(), 0, indices.data_ptr()):
+            _retry(code, symbol, problem, index, launch, (x.data_ptr(), 0, indices.data_ptr()))
+        return indices
+
+    return call
+
+
 def _bind_kernel(
     program: KernelProgram, problem: Problem, device: Device, index: int | None, batch: tuple[int, ...]
 ) -> Bound:
-    kernel = program.source.load(device.arch)
-    if device.type != "cuda":
-        raise BuildError(f"{kernel.symbol} needs a CUDA device, not {device.name}")
     index = _current_device() if index is None else index
-    with torch.cuda.device(index):
-        function = _function(kernel, index)
-    launch = _prepare()(
-        function,
-        program.grid,
-        kernel.threads,
-        kernel.shared_bytes,
-        kernel.cluster,
-        kernel.cooperative,
-        kernel.programmatic_launch,
-        tuple(_slot(parameter, problem) for parameter in kernel.parameters),
-    )
+    launch, symbol = _launch(program, problem, device, index)
     dtype = getattr(torch, problem.dtype)
     size = (*batch, problem.k)
     stride = torch.empty(size, device="meta").stride()
@@ -126,17 +133,45 @@ def _bind_kernel(
         indices = empty(size, stride, int64)
         code = launch(current_stream(index), x.data_ptr(), values.data_ptr(), indices.data_ptr())
         if code:
-            retry(code, x, values, indices)
+            _retry(code, symbol, problem, index, launch, (x.data_ptr(), values.data_ptr(), indices.data_ptr()))
         return values, indices
 
-    def retry(code: int, x: Tensor, values: Tensor, indices: Tensor) -> None:
-        if code == driver.INVALID_CONTEXT:  # this thread's first use of the device
-            torch.cuda.set_device(index)
-            code = launch(current_stream(index), x.data_ptr(), values.data_ptr(), indices.data_ptr())
-        if code:
-            raise LaunchError(f"launching {kernel.symbol} for {problem} failed: {driver.error_name(code)}")
-
     return call
+
+
+def _launch(program: KernelProgram, problem: Problem, device: Device, index: int) -> tuple[Callable[..., int], str]:
+    """The kernel on a device, called with a stream and the addresses of POINTERS for the driver's code; its name."""
+    kernel = program.source.load(device.arch)
+    if device.type != "cuda":
+        raise BuildError(f"{kernel.symbol} needs a CUDA device, not {device.name}")
+    with torch.cuda.device(index):
+        function = _function(kernel, index)
+    launch = _prepare()(
+        function,
+        program.grid,
+        kernel.threads,
+        kernel.shared_bytes,
+        kernel.cluster,
+        kernel.cooperative,
+        kernel.programmatic_launch,
+        tuple(_slot(parameter, problem) for parameter in kernel.parameters),
+    )
+    return launch, kernel.symbol
+
+
+def _retry(
+    code: int,
+    symbol: str,
+    problem: Problem,
+    index: int,
+    launch: Callable[..., int],
+    addresses: tuple[int, int, int],
+) -> None:
+    if code == driver.INVALID_CONTEXT:  # this thread's first use of the device
+        torch.cuda.set_device(index)
+        code = launch(_current_stream(index), *addresses)
+    if code:
+        raise LaunchError(f"launching {symbol} for {problem} failed: {driver.error_name(code)}")
 
 
 def _slot(parameter: Parameter, problem: Problem) -> tuple[int, int]:

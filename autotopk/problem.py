@@ -37,6 +37,8 @@ class Problem:
     sorted: bool = True
     row_stride: int = 0
     vector: int = 1
+    indices_only: bool = False
+    """The answer is int32 indices alone, which only some strategies write."""
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPE_BYTES:

@@ -1,7 +1,7 @@
 """What a tuner tells while it works, and its report at the end."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -42,6 +42,8 @@ class TuneStarted:
     """What torch.topk is here, see `Environment.control`."""
     workloads: int
     budget_s: float | None
+    aside: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Strategies whose kernels cannot be compiled here, with the reasons; those compiled before are measured."""
 
 
 @dataclass(frozen=True, slots=True)

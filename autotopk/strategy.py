@@ -6,6 +6,7 @@ Third parties register theirs in the entry-point group `autotopk.strategies`.
 
 import ast
 import hashlib
+import importlib.util
 import inspect
 import json
 from abc import ABC, abstractmethod
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from autotopk.device import Device
-from autotopk.errors import UnsupportedProblemError
+from autotopk.errors import BuildError, UnsupportedProblemError
 from autotopk.kernel import KernelSource
 from autotopk.problem import Problem
 
@@ -60,10 +61,18 @@ class Strategy(ABC):
     """Where nothing was measured, the able strategy of the highest preference runs."""
     embeddable: ClassVar[bool] = False
     """Whether AOTInductor can compile it into a model."""
+    indices_alone: ClassVar[bool] = False
+    """Whether its kernels can write int32 indices and no values, see `Problem.indices_only`."""
+    shares: ClassVar[tuple[str, ...]] = ()
+    """Packages outside its folder whose code its kernels are made of."""
 
     @abstractmethod
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Why it cannot serve the problem on the device; empty means it can. Imports no compiler."""
+
+    def reasons_unbuildable(self) -> list[str]:
+        """Why none of its kernels can be compiled here: only those kept from before are served and tuned."""
+        return []
 
     @abstractmethod
     def space(self, problem: Problem, device: Device) -> Sequence[Config]:
@@ -83,9 +92,13 @@ class Strategy(ABC):
 
     @cached_property
     def version(self) -> str:
-        """A hash of the strategy's code without comments and docstrings: measurements of another version are stale."""
+        """A hash of its code and what it shares, without comments and docstrings: other versions' times are stale."""
         file = Path(inspect.getfile(type(self)))
-        return code_version(file.parent if file.name == "__init__.py" else file)
+        own = code_version(file.parent if file.name == "__init__.py" else file)
+        if not self.shares:
+            return own
+        versions = [own, *map(package_version, self.shares)]
+        return hashlib.sha256("|".join(versions).encode()).hexdigest()[:12]
 
     def parse_config(self, text: str) -> Config:
         """The configuration written by `config_json`. Raises UnsupportedProblemError on unknown or missing knobs."""
@@ -111,6 +124,18 @@ def code_version(path: Path) -> str:
     for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
         digest.update(f"{file.name}:{_tree(ast.parse(file.read_bytes()))}\n".encode())
     return digest.hexdigest()[:12]
+
+
+def package_version(name: str) -> str:
+    """`code_version` of an installed package or module, found without importing it. Raises BuildError if it is not."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        spec = None
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    if spec is None or not (folders or spec.origin):
+        raise BuildError(f"{name} has no source file")
+    return code_version(Path(folders[0] if folders else str(spec.origin)))
 
 
 def _tree(node: object) -> str:

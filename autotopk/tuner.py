@@ -17,7 +17,7 @@ import torch
 
 from autotopk import api, settings
 from autotopk.builds import Builds
-from autotopk.candidate import Candidate, candidates, defaults
+from autotopk.candidate import Candidate, aside, candidates, defaults
 from autotopk.contest import EFFORTS, Arena, Contest
 from autotopk.device import Device, device_of
 from autotopk.environment import environment_of
@@ -77,7 +77,8 @@ def tune(
     store_path, winners_path = store_path or settings.database_path(), winners_path or settings.user_winners_path()
     if budget_s is None and math.isfinite(allowance := EFFORTS[effort].seconds_per_workload * len(workloads)):
         budget_s = allowance
-    on_event(TuneStarted(model.fingerprint, environment.control, len(workloads), budget_s))
+    stepping_aside = aside((one.problem(model.type) for one in workloads), model, strategies)
+    on_event(TuneStarted(model.fingerprint, environment.control, len(workloads), budget_s, stepping_aside))
     arguments = {"workloads": [str(one) for one in workloads], "effort": effort, "budget_s": budget_s}
     with (
         Store.open(store_path) as store,

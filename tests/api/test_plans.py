@@ -122,9 +122,9 @@ def test_reload_forgets(cache_dir: Path) -> None:
 
 
 def test_plans_do_not_pile_up(monkeypatch: pytest.MonkeyPatch, planted: Planted) -> None:
-    from autotopk import api
+    from autotopk import api, plans
 
-    monkeypatch.setattr(api, "MAX_PLANS", 10)
+    monkeypatch.setattr(plans, "MAX_PLANS", 10)
     for cols in range(3, 60):
         check(torch.randn(2, cols), 2)
         assert len(api._plans) <= 10

@@ -9,9 +9,10 @@ import pytest
 
 from autotopk import registry
 from autotopk.device import H100, Device
-from autotopk.kernel import Kernel, KernelSource
+from autotopk.kernel import Kernel, KernelSource, distribution_version
 from autotopk.launch import POINTERS, scalars
 from autotopk.problem import Problem
+from autotopk.strategies._radix.program import RadixStrategy, shared_bytes, source
 from autotopk.strategy import Config, KernelProgram, Strategy
 from tests.contract.cases import sample
 
@@ -37,6 +38,27 @@ PROBLEMS = [
 CONFIGS = {H100: 5, A100: 2, B200: 1, RTX_5090: 1}
 """How much of a space is compiled for a GPU, its default beside it."""
 
+RADIX = {
+    ("block_radix", H100): [
+        Problem.contiguous(64, 8192, 128),
+        Problem.contiguous(64, 32768, 2048),
+        Problem.contiguous(512, 151_936, 64, "bfloat16"),
+        Problem.contiguous(100, 1001, 100, "int32"),
+        Problem.contiguous(64, 16384, 100, "int64", largest=False),
+        Problem.contiguous(64, 30_000, 100, "uint8"),
+        Problem.contiguous(64, 30_000, 20_000, sorted=False),
+    ],
+    ("cluster_radix", H100): [
+        Problem.contiguous(1, 131_072, 2048),
+        Problem.contiguous(8, 131_072, 2048, "float64"),
+        Problem.contiguous(1, 1 << 20, 100),
+    ],
+    ("block_radix", A100): [Problem.contiguous(64, 8192, 128)],
+    ("cluster_radix", B200): [Problem.contiguous(1, 131_072, 2048)],
+    ("block_radix", RTX_5090): [Problem.contiguous(64, 8192, 128)],
+}
+"""What the families in TileLang begin with is compiled for these: rows in registers and streamed, sorted and not."""
+
 
 def programs(strategy: Strategy, device: Device, count: int) -> Iterator[tuple[Problem, Config, KernelSource]]:
     """A spread over the spaces of all problems, every source once."""
@@ -51,17 +73,22 @@ def programs(strategy: Strategy, device: Device, count: int) -> Iterator[tuple[P
                 yield problem, config, program.source
 
 
+TRITON = [strategy for strategy in registry.available() if not isinstance(strategy, RadixStrategy)]
+
 EVERY = [
-    pytest.param(problem, source, device, id=f"{strategy.name}-sm_{device.arch}-{problem}-{config}")
-    for strategy in registry.available()
+    pytest.param(problem, kernel_source, device, id=f"{strategy.name}-sm_{device.arch}-{problem}-{config}")
+    for strategy in TRITON
     for device, count in CONFIGS.items()
-    for problem, config, source in programs(strategy, device, count)
+    for problem, config, kernel_source in programs(strategy, device, count)
 ]
 
 
 @pytest.mark.parametrize(("problem", "source", "device"), EVERY)
 def test_compiles_within_limits(problem: Problem, source: KernelSource, device: Device) -> None:
-    kernel = source.compile(device.arch)
+    check(source.compile(device.arch), problem, device)
+
+
+def check(kernel: Kernel, problem: Problem, device: Device) -> None:
     assert kernel.spill_bytes == 0
     assert 0 < kernel.registers <= 255
     assert kernel.registers * kernel.threads <= 64 << 10  # or the launch is refused
@@ -75,9 +102,9 @@ def test_compiles_within_limits(problem: Problem, source: KernelSource, device: 
 
 def test_a_kernel_is_named_for_what_it_does() -> None:
     """Profilers show the name."""
-    for strategy in registry.available():
-        for problem, _, source in programs(strategy, H100, 1):
-            assert len(source.compile(90).symbol) > 5, (strategy.name, problem)
+    for strategy in TRITON:
+        for problem, _, kernel_source in programs(strategy, H100, 1):
+            assert len(kernel_source.compile(90).symbol) > 5, (strategy.name, problem)
             break
 
 
@@ -107,6 +134,31 @@ def test_masked_argmax_loads_are_as_wide_as_rows_are_aligned(cols: int, dtype: s
     assert widest_load(program.source.compile(90), tmp_path) == bits
 
 
+@pytest.mark.requires("nvcc", "g++")
+@pytest.mark.skipif(distribution_version("tilelang") == "absent", reason="needs tilelang")
+@pytest.mark.tilelang
+@pytest.mark.parametrize(
+    ("name", "device", "problem"),
+    [
+        pytest.param(name, device, problem, id=f"{name}-sm_{device.arch}-{problem}")
+        for (name, device), problems in RADIX.items()
+        for problem in problems
+    ],
+)
+def test_radix_kernels_compile_within_limits(name: str, device: Device, problem: Problem, tmp_path: Path) -> None:
+    strategy = registry.get(name)
+    assert isinstance(strategy, RadixStrategy)
+    assert not strategy.reasons_unsupported(problem, device)
+    config = strategy.usual(problem, device)
+    kernel = source(config, problem).compile(device.arch)
+    check(kernel, problem, device)
+    assert "radix_topk_rows" in kernel.symbol
+    assert (kernel.threads, kernel.cluster) == (config.threads, config.blocks)
+    foreseen = shared_bytes(config, config.capacity, problem)
+    assert kernel.shared_bytes <= foreseen < kernel.shared_bytes + 8192
+    assert widest_load(kernel, tmp_path) == max(32, 8 * problem.itemsize * problem.vector)
+
+
 def test_runtime_numbers_do_not_recompile() -> None:
     """A thousand shapes are a handful of kernels."""
     strategy = registry.get("masked_argmax")
@@ -118,3 +170,16 @@ def test_runtime_numbers_do_not_recompile() -> None:
             assert isinstance(program, KernelProgram)
             identities.add(program.source.identity())
     assert len(identities) == 1
+
+
+@pytest.mark.parametrize("name", ["block_radix", "cluster_radix"])
+def test_runtime_numbers_do_not_recompile_radix_kernels(name: str) -> None:
+    strategy = registry.get(name)
+    config = strategy.space(Problem.contiguous(1, 20_000, 100), H100)[0]
+    problems = [Problem.contiguous(rows, cols, k) for rows in (1, 3) for cols in (5000, 8192) for k in (1, 100)]
+    problems.append(Problem.contiguous(2, 8191, 7))  # narrower loads
+    assert all(strategy.valid(config, problem, H100) for problem in problems)
+    sources = [source(config, problem) for problem in problems]
+    assert len(set(sources[:-1])) == 1
+    assert dict(sources[-1].constants)["vector"] == 1
+    assert len(set(sources)) == 2

@@ -114,9 +114,9 @@ def sample(strategy: Strategy, problem: Problem, device: Device, count: int = 6)
     return list(dict.fromkeys([*([] if default is None else [default]), *spread]))
 
 
-def turn(strategy: Strategy, case: Case, problem: Problem, device: Device) -> Config:
+def turn(strategy: Strategy, case: Case, problem: Problem, device: Device, count: int = 6) -> Config:
     """One of the sample, another for every case."""
-    configs = sample(strategy, problem, device)
+    configs = sample(strategy, problem, device, count)
     return configs[zlib.crc32(str(case).encode()) % len(configs)]
 
 

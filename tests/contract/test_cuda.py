@@ -1,14 +1,22 @@
 """Every strategy answers right on the GPU, through the launcher that `topk` uses."""
 
+import itertools
+import multiprocessing
 import random
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from autotopk import launch, registry
+from autotopk import inputs, launch, registry
 from autotopk.device import H100, cuda_device
+from autotopk.errors import BuildError
+from autotopk.kernel import KernelSource
 from autotopk.problem import DTYPE_BYTES, Problem
-from autotopk.strategy import Config, Strategy
+from autotopk.strategy import Config, KernelProgram, Strategy
 from tests.contract.cases import LAYOUTS, Case, boundary_cases, fill, input_cases, questions, sample, turn
 
 pytestmark = pytest.mark.gpu
@@ -27,7 +35,51 @@ BIG = [
     Case(8, 131_072, 2048, "float32", "sampler_peaks"),
     Case(8, 131_072, 2048, "float32", "sampler_holes", largest=False),
 ]
-CASES = [*boundary_cases(5, 10, 8193, 128), *input_cases(3, 1021, 9), *BIG]
+LONG = [
+    Case(rows, cols, k, "float32", name, order, order)
+    for rows, cols, k in (
+        (64, 4096, 128),
+        (64, 32_768, 2048),
+        (1, 524_288, 2048),
+        (256, 151_936, 64),
+        (3, 1_000_003, 1000),
+    )
+    for name, order in zip(inputs.names_for(torch.float32), itertools.cycle((True, True, False)))
+]
+"""What other kernels gave wrong answers or died on, at the lengths at which they did."""
+
+CASES = [*boundary_cases(5, 10, 8193, 128), *input_cases(3, 1021, 9), *BIG, *LONG]
+
+COUNT = 2
+"""Configurations that the cases of one shape take turns with: each is a kernel, and some compile for seconds."""
+
+
+def sources(item: pytest.Item) -> Iterator[KernelSource]:
+    """The kernels that a test of this file will run."""
+    parameters: Mapping[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
+    if item.path == Path(__file__) and "case" in parameters:
+        strategy, case = registry.get(parameters["name"]), parameters["case"]
+        problem = case.problem(case.input("cuda"), "cuda")
+        program = strategy.program(turn(strategy, case, problem, GPU, COUNT), problem, GPU)
+        if isinstance(program, KernelProgram):
+            yield program.source
+
+
+def compile_one(source: KernelSource, arch: int) -> None:
+    try:
+        source.load(arch)
+    except BuildError:
+        pass  # the test that needs it says so
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_ahead(request: pytest.FixtureRequest, shared_cache: Path) -> None:
+    """All cores at once, before tests that would compile one after another."""
+    needed = dict.fromkeys(source for item in request.session.items for source in sources(item))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AUTOTOPK_CACHE_DIR", str(shared_cache))
+        with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+            list(pool.map(compile_one, needed, itertools.repeat(GPU.arch)))
 
 
 def poison(problem: Problem) -> None:
@@ -51,7 +103,7 @@ def check(strategy: Strategy, config: Config, case: Case, x: torch.Tensor) -> No
 @pytest.mark.parametrize(("name", "case"), questions(CASES, GPU))
 def test_answers_right(name: str, case: Case) -> None:
     strategy, x = registry.get(name), case.input("cuda")
-    check(strategy, turn(strategy, case, case.problem(x, "cuda"), GPU), case, x)
+    check(strategy, turn(strategy, case, case.problem(x, "cuda"), GPU, COUNT), case, x)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
@@ -84,7 +136,7 @@ def test_answers_right_on_random_bits(name: str, seed: int) -> None:
     problem = case.problem(x, "cuda")
     if strategy.reasons_unsupported(problem, GPU):
         pytest.skip("the strategy does not serve this one")
-    check(strategy, turn(strategy, case, problem, GPU), case, x)
+    check(strategy, turn(strategy, case, problem, GPU, COUNT), case, x)
 
 
 def test_all_dtypes_are_covered() -> None:

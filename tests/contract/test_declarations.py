@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from autotopk import registry
+from autotopk import dispatch, registry
+from autotopk.candidate import aside, candidates
 from autotopk.device import H100, Device, cpu_device
-from autotopk.errors import UnsupportedProblemError
+from autotopk.errors import AutotopkWarning, UnsupportedProblemError
+from autotopk.kernel import write_atomically
 from autotopk.problem import DTYPE_BYTES, Problem
+from autotopk.strategies._radix import program
 from autotopk.strategy import HostProgram, KernelProgram, Strategy, code_version, config_json
 
 OLD_GPU = Device("cuda", "NVIDIA Tesla T4", (7, 5), 40, 4 << 20, 15, 64 << 10)
@@ -145,12 +148,12 @@ def test_foreign_configs_are_refused(strategy: Strategy) -> None:
 def test_programs_fit_a_launch(strategy: Strategy) -> None:
     for problem, device in able(strategy):
         for config in strategy.space(problem, device):
-            program = strategy.program(config, problem, device)
-            if isinstance(program, HostProgram):
-                assert callable(program.run)
+            found = strategy.program(config, problem, device)
+            if isinstance(found, HostProgram):
+                assert callable(found.run)
                 continue
-            assert isinstance(program, KernelProgram)
-            x, y, z = program.grid
+            assert isinstance(found, KernelProgram)
+            x, y, z = found.grid
             assert 1 <= x < 1 << 31
             assert 1 <= y < 1 << 16
             assert 1 <= z < 1 << 16
@@ -168,6 +171,58 @@ def test_sources_travel_and_are_told_apart(strategy: Strategy) -> None:
             assert hash(source) == hash(pickle.loads(pickle.dumps(source)))
         if problem.cols == 1000:  # identities hash files: one problem is enough
             assert len({source.identity() for source in sources}) == len(set(sources))
+
+
+FAMILIES = [
+    ("masked_argmax", Problem.contiguous(64, 128, 5)),
+    ("masked_argmax", Problem.contiguous(1, 8192, 16)),
+    ("block_radix", Problem.contiguous(64, 8192, 128)),
+    ("block_radix", Problem.contiguous(1, 8192, 8192)),
+    ("block_radix", Problem.contiguous(256, 151_936, 64, "bfloat16")),
+    ("cluster_radix", Problem.contiguous(1, 131_072, 2048)),
+    ("cluster_radix", Problem.contiguous(1, 100_000_000, 32, "float64", sorted=False)),
+]
+"""What serves a problem on an H100 where nothing was measured."""
+
+
+@pytest.mark.parametrize(("name", "problem"), FAMILIES, ids=str)
+def test_every_family_has_its_part(name: str, problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "reasons_unbuildable", list)
+    with pytest.warns(AutotopkWarning, match="nothing like"):
+        assert dispatch.choose(problem, H100).strategy.name == name
+
+
+@pytest.mark.parametrize(("name", "problem"), FAMILIES[2:], ids=str)
+def test_without_a_compiler_only_kept_kernels_are_served_and_tuned(
+    name: str, problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOTOPK_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(program, "reasons_unbuildable", lambda: ["no compiler"])
+    strategy = registry.get(name)
+    assert isinstance(strategy, program.RadixStrategy)
+    assert not strategy.reasons_unsupported(problem, H100)
+    assert strategy.default(problem, H100) is None
+    assert candidates(problem, H100, [name]) == []
+    assert aside([problem], H100, [name, "torch_fallback"]) == {name: ["no compiler"]}
+    assert aside([problem], cpu_device(), [name]) == {}
+    usual = strategy.usual(problem, H100)
+    write_atomically(program.source(usual, problem).cache_path(H100.arch), b"kept")
+    assert strategy.default(problem, H100) == usual
+    assert [one.config for one in candidates(problem, H100, [name])] == [config_json(usual)]
+
+
+def test_winners_serve_neighbours() -> None:
+    """A configuration measured on one shape answers others that its kernel can run."""
+    strategy = registry.get("block_radix")
+    config = strategy.space(Problem.contiguous(512, 8192, 100), H100)[0]
+    served = [
+        Problem.contiguous(100, 8191, 128),  # narrower loads
+        Problem.contiguous(9, 4000, 20),
+        Problem.contiguous(9, 40_000, 20),  # streamed
+        Problem.contiguous(9, 4000, 20, "float16", sorted=False),
+    ]
+    refused = [Problem.contiguous(9, 4000, 1000), Problem.contiguous(9, 20_000, 500, "float64")]
+    assert [strategy.valid(config, problem, H100) for problem in served + refused] == [True] * 4 + [False] * 2
 
 
 PURE = """

@@ -34,6 +34,10 @@ def test_meaning(dtype: torch.dtype) -> None:
     assert (make("all_equal") == 1).all()
     assert ((make("all_but_k_minus_1_equal") == 2).sum(1) == 7).all()
     assert different(make("narrow")) <= 16
+    top = make("scales").sort(1, descending=True).values
+    assert (top[:, 0] > top[:, 1]).all()
+    assert (top[:, 1] > top[:, 2]).all()
+    assert different(top[:, 2:]) == 4
     assert (make("ascending").diff() >= 0).all()
     assert torch.equal(make("descending"), make("ascending").flip(1))
     assert different(make("ten_values")) == 10

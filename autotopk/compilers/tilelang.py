@@ -1,0 +1,187 @@
+"""TileLang as a compiler to the `Kernel` record: TileLang writes CUDA source, nvcc compiles it; neither needs a GPU."""
+
+import importlib
+import importlib.util
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotopk.compilers import nvcc
+from autotopk.errors import BuildError
+from autotopk.kernel import Kernel, KernelSource, Parameter, ParameterKind, distribution_version
+from autotopk.launch import POINTERS, scalars
+from autotopk.problem import Problem
+from autotopk.strategy import code_version, package_version
+
+PASSES = {
+    "tl.disable_shared_memory_reuse": True,
+    "tl.disable_thread_storage_sync": True,
+    "tl.disable_safe_memory_legalize": True,
+}
+"""Kernels place their own barriers and check their own bounds; buffers that other blocks read must not be merged."""
+
+_environment = threading.Lock()
+_KINDS: dict[str, ParameterKind] = {"handle": "pointer", "int32": "int32", "int64": "int64"}
+
+
+@dataclass(frozen=True)
+class CudaSource:
+    """What TileLang generated: source of one kernel, and how it wants to be launched, as in `Kernel`."""
+
+    text: str
+    symbol: str
+    parameters: tuple[Parameter, ...]
+    threads: int
+    shared_bytes: int
+    cluster: int
+    programmatic_launch: bool
+    cooperative: bool = False
+
+
+@dataclass(frozen=True)
+class TileLangSource(KernelSource):
+    """A function that builds a TileLang kernel, with everything that specialises it."""
+
+    function: str
+    """"package.module:name" of a function that, called with the constants by keyword, returns a `T.prim_func`."""
+    constants: tuple[tuple[str, int | bool | str], ...]
+    shares: tuple[str, ...] = ()
+    """Packages outside the builder's folder whose code the kernel is made of."""
+
+    def identity(self) -> str:
+        """Code of the builder's folder and of what it shares, specialisation and flags, found without importing.
+
+        The compilers' versions are not part of it: the machine that runs a kept kernel may have neither. TileLang's
+        is in the file's name (see `cache_path`); nvcc's would cost a process to ask for, and is left out.
+        """
+        module = self.function.partition(":")[0]
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None:
+            raise BuildError(f"{module} has no source file")
+        code = "|".join([code_version(Path(spec.origin).parent), *map(package_version, self.shares)])
+        return f"tilelang|{nvcc.FLAGS}|{PASSES}|{code}|{self!r}"
+
+    def cache_path(self, arch: int) -> Path:
+        """As KernelSource says, one file per version of TileLang; where TileLang is absent, a file of any."""
+        path = super().cache_path(arch)
+        version = distribution_version("tilelang")
+        own = path.with_stem(f"{path.stem}-{version}")
+        if version != "absent":
+            return own
+        return max(path.parent.glob(f"{path.stem}-*.kernel"), default=own)
+
+    def generate(self, arch: int) -> CudaSource:
+        """CUDA source for a compute capability; needs no nvcc. Any failure inside TileLang becomes a BuildError."""
+        with _scratch_folder():
+            try:
+                import tilelang
+            except (ImportError, OSError) as error:
+                raise BuildError(f"TileLang cannot be imported: {error}") from error
+            try:
+                target = tilelang.tvm.target.Target({"kind": "cuda", "arch": f"sm_{nvcc.architecture(arch)}"})
+                with target, tilelang.tvm.transform.PassContext(opt_level=3, config=PASSES):
+                    artifact = tilelang.lower(
+                        self._prim_func(), target=target, enable_host_codegen=False, enable_device_compile=False
+                    )
+                return _cuda_source(artifact)
+            except Exception as error:  # the builder, TileLang's passes and TVM each raise types of their own
+                raise BuildError(f"{self.function} for sm_{arch}: {type(error).__name__}: {error}") from error
+
+    def compile(self, arch: int) -> Kernel:
+        """See KernelSource."""
+        if reasons := reasons_unbuildable():
+            raise BuildError(f"{self.function} cannot be compiled: {'; '.join(reasons)}")
+        source = self.generate(arch)
+        try:
+            compiled = nvcc.compile(source.text, arch, source.symbol, _include_dirs())
+        except BuildError as error:
+            raise BuildError(f"{self.function}: {error}") from error
+        return Kernel(
+            cubin=compiled.cubin,
+            symbol=source.symbol,
+            parameters=source.parameters,
+            threads=source.threads,
+            shared_bytes=source.shared_bytes,
+            cluster=source.cluster,
+            cooperative=source.cooperative,
+            programmatic_launch=source.programmatic_launch,
+            registers=compiled.registers,
+            spill_bytes=compiled.spill_bytes,
+        )
+
+    def _prim_func(self) -> Any:
+        module, _, name = self.function.partition(":")
+        return getattr(importlib.import_module(module), name)(**dict(self.constants))
+
+
+def reasons_unbuildable() -> list[str]:
+    """Why no TileLang kernel can be compiled here, each with what to install; empty where they can. Imports nothing."""
+    absent = distribution_version("tilelang") == "absent"
+    reasons = ["tilelang is not installed: install autotopk[tilelang]"] if absent else []
+    return reasons + nvcc.reasons_missing()
+
+
+@contextmanager
+def _scratch_folder() -> Iterator[None]:
+    """TileLang makes folders in the user's home when imported, and fails where it cannot: give it another place."""
+    with (
+        _environment,  # threads share it
+        tempfile.TemporaryDirectory(prefix="autotopk-tilelang-", ignore_cleanup_errors=True) as folder,
+    ):
+        before = os.environ.get("TILELANG_CACHE_DIR")
+        os.environ["TILELANG_CACHE_DIR"] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["TILELANG_CACHE_DIR"]
+            else:
+                os.environ["TILELANG_CACHE_DIR"] = before
+
+
+def _include_dirs() -> list[Path]:
+    import tilelang
+
+    package = Path(tilelang.__file__).parent
+    return [package / "src", package / "3rdparty" / "cutlass" / "include"]
+
+
+def _cuda_source(artifact: Any) -> CudaSource:
+    functions = list(artifact.device_mod.functions.values())
+    if len(functions) != 1:
+        raise ValueError(f"a launch runs one kernel, not {len(functions)}")
+    attributes = dict(functions[0].attrs.items())
+    extents = {str(axis): extent for axis, extent in attributes["thread_extent"].items()}
+    return CudaSource(
+        text=artifact.kernel_source,
+        symbol=str(attributes["global_symbol"]),
+        parameters=tuple(map(_parameter, functions[0].params)),
+        threads=_along_x("threads", [extents.get(f"threadIdx.{axis}", 1) for axis in "xyz"]),
+        shared_bytes=int(attributes.get("dyn_shared_memory_buf", 0)),
+        cluster=_along_x("clusters", attributes.get("cluster_dims", [1])),
+        programmatic_launch=bool(attributes.get("has_cuda_pdl_sync", False)),
+        cooperative=bool(attributes.get("use_cooperative_groups", False)),
+    )
+
+
+def _along_x(what: str, sizes: Any) -> int:
+    x, *others = map(int, sizes)
+    if any(size != 1 for size in others):
+        raise ValueError(f"{what} extend along x alone, not {[x, *others]}")
+    return x
+
+
+def _parameter(variable: Any) -> Parameter:
+    """A parameter by its name in the vocabulary of launches; TileLang may add "_handle" or a number to a name."""
+    name = re.sub(r"(_handle)?(_\d+)?$", "", str(variable.name))
+    kind = _KINDS.get(str(variable.dtype))
+    known = POINTERS if kind == "pointer" else scalars(Problem.contiguous(1, 1, 1))
+    if kind is None or name not in known:
+        raise ValueError(f"no launch provides the parameter {variable.name} ({variable.dtype})")
+    return Parameter(name, kind)

@@ -1,0 +1,1 @@
+"""Radix selection in TileLang: what the families of kernels for long rows are made of."""

@@ -1,0 +1,86 @@
+"""What a radix kernel is specialised by, and what follows from it while it is traced."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import tilelang.language as T
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Compile-time numbers of one kernel; rows, columns, k and the row's stride are run-time numbers."""
+
+    element_bits: int
+    """Bits of an element: 8, 16, 32 or 64."""
+    float_inf: int
+    """Bits of infinity, 0 for integers."""
+    signed: bool
+    """Integers have a sign."""
+    largest: bool
+    threads: int
+    """Threads of a block."""
+    blocks: int
+    """Blocks of the cluster that reads one row; 1 for no cluster."""
+    radix_bits: int
+    """Bits of a digit."""
+    vector: int
+    """Elements of one load."""
+    items: int
+    """Elements a thread holds in registers, at most 32: of the whole row, or of a sample of it."""
+    streams: bool
+    """Rows may be longer than what is held."""
+    capacity: int
+    """Survivors that are sorted, a power of two and at least k; 0 to write the best k in any order without sorting."""
+    indices_only: bool
+    """Write int32 indices alone, instead of values and int64 indices."""
+
+    @cached_property
+    def word(self) -> str:
+        """The type of ranks."""
+        return "uint64" if self.element_bits == 64 else "uint32"
+
+    @cached_property
+    def word_bits(self) -> int:
+        return 64 if self.element_bits == 64 else 32
+
+    @cached_property
+    def element(self) -> str:
+        """The type that elements travel as."""
+        return f"uint{self.element_bits}"
+
+    @cached_property
+    def index(self) -> str:
+        """The type of indices."""
+        return "int32" if self.indices_only else "int64"
+
+    @cached_property
+    def ones(self) -> int:
+        """The worst rank."""
+        return (1 << self.element_bits) - 1
+
+    @cached_property
+    def digits(self) -> list[tuple[int, int]]:
+        """(shift, width) in bits, from the top."""
+        found, top = [], self.element_bits
+        while top > 0:
+            width = min(self.radix_bits, top)
+            top -= width
+            found.append((top, width))
+        return found
+
+    @cached_property
+    def bins(self) -> int:
+        return 1 << self.digits[0][1]
+
+    @cached_property
+    def warps(self) -> int:
+        return self.threads // 32
+
+    @cached_property
+    def groups(self) -> int:
+        """Loads of a thread that fill its registers."""
+        return self.items // self.vector
+
+    def number(self, value: int) -> object:
+        """A constant of the type of ranks."""
+        return T.Cast("uint64", T.uint64(value)) if self.word == "uint64" else T.uint32(value)

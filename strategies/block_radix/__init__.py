@@ -1,0 +1,92 @@
+"""Rows of any length, one block each: radix selection in registers and shared memory, in TileLang."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from autotopk.device import Device
+from autotopk.problem import Problem
+from autotopk.strategies._radix.program import (
+    THREADS,
+    RadixStrategy,
+    capacities,
+    check,
+    digit_widths,
+    layouts,
+    most_items,
+    suits_cluster,
+    usual_items,
+)
+
+MAX_LONE_BYTES = 2 << 20
+"""Longest row that one block reads before torch.topk, which spreads a row over the device, is done."""
+
+
+@dataclass(frozen=True)
+class BlockRadixConfig:
+    """How a row is laid out over the threads of a block."""
+
+    threads: int
+    items: int
+    """Elements of a thread in registers; where that is less than the row, it is a sample and the rest is streamed."""
+    radix_bits: int
+    """Bits of a digit."""
+    capacity: int
+    """Survivors that are sorted in shared memory, at least k; 0 writes the best k in any order, whatever k."""
+    vector: int
+    """Most elements of one load."""
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that share a row."""
+        return 1
+
+
+class BlockRadix(RadixStrategy):
+    """Exact, and as stable as torch.topk: reads a row once, or a few times where its values are against it."""
+
+    name = "block_radix"
+    config_type = BlockRadixConfig
+
+    def roomiest(self, problem: Problem, device: Device) -> BlockRadixConfig:
+        """See RadixStrategy."""
+        return BlockRadixConfig(THREADS[-1], most_items(problem), 8, 0, problem.vector)
+
+    def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
+        """Needs a GPU of compute capability 8.0, and shared memory for a sorted k."""
+        if device.type != "cuda" or device.arch < 80:
+            return [f"needs a CUDA device of compute capability 8.0, not {device.name}"]
+        return super().reasons_unsupported(problem, device)
+
+    def space(self, problem: Problem, device: Device) -> Sequence[BlockRadixConfig]:
+        """Whole rows in registers with up to twice as many, else samples; narrower loads were never faster."""
+        shapes = [
+            BlockRadixConfig(threads, items, bits, 0, problem.vector)
+            for threads, items in [*layouts(problem, 1, problem.vector, slack=2), *_samples(problem, device)]
+            for bits in digit_widths(problem)
+        ]
+        found = [replace(one, capacity=size) for one in shapes for size in capacities(one, problem, device)]
+        return found or [self.usual(problem, device)]
+
+    def suits(self, problem: Problem, device: Device) -> bool:
+        """Unless so few rows are so long that a cluster, or all of the device, should share each."""
+        lone = 2 * problem.rows < device.processors and problem.cols * problem.itemsize > MAX_LONE_BYTES
+        return not lone and not suits_cluster(problem, device)
+
+    def preferred(self, problem: Problem, device: Device) -> BlockRadixConfig:
+        """Eight elements a thread, as far as there are threads."""
+        threads = next((count for count in THREADS if problem.cols <= 8 * count), THREADS[-1])
+        bits = digit_widths(problem)[0]
+        return BlockRadixConfig(threads, usual_items(problem, threads), bits, 0, problem.vector)
+
+
+def _samples(problem: Problem, device: Device) -> list[tuple[int, int]]:
+    """(threads, items) that hold a part of a row: none where a cluster should share it."""
+    most = most_items(problem)
+    counts = () if suits_cluster(problem, device) else THREADS[-2:]
+    return [(threads, items) for threads in counts if problem.cols > threads * most for items in (most // 2, most)]
+
+
+strategy = BlockRadix()

@@ -1,0 +1,114 @@
+"""Few long rows, several blocks each: radix selection over a cluster's distributed shared memory, in TileLang."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from autotopk.device import Device
+from autotopk.problem import Problem
+from autotopk.strategies._radix.program import (
+    KNOBS,
+    THREADS,
+    RadixStrategy,
+    capacities,
+    check,
+    digit_widths,
+    layouts,
+    most_blocks,
+    most_items,
+    suits_cluster,
+    usual_items,
+)
+
+MIN_COLS = 4096
+"""Shorter rows are done before blocks have met."""
+
+
+@dataclass(frozen=True)
+class ClusterRadixConfig:
+    """How a row is laid out over the blocks of a cluster and their threads."""
+
+    blocks: int
+    """Blocks that share a row."""
+    threads: int
+    items: int
+    """Elements of a thread in registers; where that is less than the row, it is a sample and the rest is streamed."""
+    radix_bits: int
+    """Bits of a digit."""
+    capacity: int
+    """Survivors that the first block sorts, at least k; 0 writes the best k in any order, whatever k."""
+    vector: int
+    """Most elements of one load."""
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.blocks == 1:
+            raise ValueError("blocks=1 is no cluster")
+
+
+class ClusterRadix(RadixStrategy):
+    """Exact, and as stable as torch.topk: blocks exchange counts and survivors without touching global memory."""
+
+    name = "cluster_radix"
+    config_type = ClusterRadixConfig
+
+    def roomiest(self, problem: Problem, device: Device) -> ClusterRadixConfig:
+        """See RadixStrategy."""
+        blocks = max(2, _most_blocks(problem, device))
+        return ClusterRadixConfig(blocks, THREADS[-1], most_items(problem), 8, 0, problem.vector)
+
+    def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
+        """Needs a GPU of compute capability 9.0, rows worth sharing, and shared memory for a sorted k."""
+        if device.type != "cuda" or device.arch < 90:
+            return [f"needs a CUDA device of compute capability 9.0, not {device.name}"]
+        reasons = super().reasons_unsupported(problem, device)
+        if problem.cols < MIN_COLS:
+            reasons.append(f"rows of {problem.cols} are shorter than {MIN_COLS}")
+        elif _most_blocks(problem, device) < 2:
+            reasons.append(f"{problem.rows} rows of {problem.cols} keep the device busy with one block each")
+        return reasons
+
+    def space(self, problem: Problem, device: Device) -> Sequence[ClusterRadixConfig]:
+        """Whole rows in registers, else samples over as many blocks as the device has room for."""
+        shapes = [
+            ClusterRadixConfig(blocks, threads, items, bits, 0, problem.vector)
+            for blocks, threads, items in _layouts(problem, device)
+            for bits in digit_widths(problem)
+        ]
+        found = [replace(one, capacity=size) for one in shapes for size in capacities(one, problem, device)]
+        return found or [self.usual(problem, device)]
+
+    def suits(self, problem: Problem, device: Device) -> bool:
+        """Where one block each would leave most of the device idle."""
+        return suits_cluster(problem, device)
+
+    def preferred(self, problem: Problem, device: Device) -> ClusterRadixConfig:
+        """So many blocks that half of their registers hold the row, as far as all clusters run at once."""
+        half, room = THREADS[-1] * most_items(problem) // 2, device.processors // problem.rows
+        sizes = [blocks for blocks in _sizes(problem, device) if blocks <= max(2, room)]
+        blocks = next((count for count in sizes if problem.cols <= count * half), sizes[-1])
+        items, bits = usual_items(problem, blocks * THREADS[-1]), digit_widths(problem)[-1]
+        return ClusterRadixConfig(blocks, THREADS[-1], items, bits, 0, problem.vector)
+
+
+def _most_blocks(problem: Problem, device: Device) -> int:
+    """Blocks of the largest cluster worth trying, 1 for none: all at once, or pairs where no block holds a row."""
+    room = max(device.processors // problem.rows, 1 if problem.cols <= THREADS[-1] * most_items(problem) else 2)
+    return min(most_blocks(device), 1 << (room.bit_length() - 1))
+
+
+def _sizes(problem: Problem, device: Device) -> list[int]:
+    most = _most_blocks(problem, device)
+    return [blocks for blocks in KNOBS["blocks"] if 1 < blocks <= most]
+
+
+def _layouts(problem: Problem, device: Device) -> Iterator[tuple[int, int, int]]:
+    """(blocks, threads, items): of samples only those that no larger cluster beats by holding more at once."""
+    sizes, most = _sizes(problem, device), most_items(problem)
+    for blocks in sizes:
+        yield from ((blocks, *layout) for layout in layouts(problem, blocks, problem.vector, slack=2))
+        crowded = blocks == sizes[-1] or 2 * blocks * problem.rows > device.processors
+        if crowded and problem.cols > blocks * THREADS[-1] * most:
+            yield from ((blocks, threads, items) for threads in THREADS[-2:] for items in (most // 2, most))
+
+
+strategy = ClusterRadix()

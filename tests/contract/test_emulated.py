@@ -1,0 +1,247 @@
+"""Every kind of TileLang kernel answers right in an emulator on the CPU, and touches nothing but its input and answer.
+
+Generating and compiling a kernel takes seconds, running it a millisecond: few kernels, each asked many questions.
+"""
+
+import fcntl
+import hashlib
+import itertools
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from autotopk import inputs, registry
+from autotopk.compilers.tilelang import TileLangSource
+from autotopk.device import H100
+from autotopk.kernel import distribution_version, write_atomically
+from autotopk.launch import arguments
+from autotopk.problem import DTYPE_BYTES
+from autotopk.strategy import Config, KernelProgram
+from tests.contract.cases import LAYOUTS, Case
+from tests.contract.drawn import draw_values
+from tests.emulator.emulator import Emulator
+
+pytestmark = [
+    pytest.mark.requires("g++"),
+    pytest.mark.skipif(distribution_version("tilelang") == "absent", reason="needs tilelang"),
+]
+
+GUARD = 64
+"""Elements before and after the outputs that must stay as they are."""
+
+ALIGNED = ("contiguous", "aligned", "repeated")
+"""Layouts that keep wide loads aligned, if the row's length does."""
+
+PREEMPTIONS = (0, 30, 400)
+"""Accesses to shared memory after which another thread runs; 0 for threads that run until they must wait."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kernel: a family, its knobs, and what else it is compiled for."""
+
+    dtype: str
+    largest: bool
+    blocks: int
+    threads: int
+    items: int
+    radix_bits: int
+    capacity: int
+    vector: int
+    streams: bool = False
+    indices_only: bool = False
+
+    def __str__(self) -> str:
+        order = "largest" if self.largest else "smallest"
+        shape = f"{self.blocks}x{self.threads}x{self.items}"
+        shape += ("-streams" if self.streams else "") + ("-indices" if self.indices_only else "")
+        return f"{self.name}-{self.dtype}-{order}-{shape}-r{self.radix_bits}-c{self.capacity}-v{self.vector}"
+
+    @property
+    def name(self) -> str:
+        return "block_radix" if self.blocks == 1 else "cluster_radix"
+
+    @property
+    def config(self) -> Config:
+        cluster = {"blocks": self.blocks} if self.blocks > 1 else {}
+        return registry.get(self.name).config_type(
+            threads=self.threads,
+            items=self.items,
+            radix_bits=self.radix_bits,
+            capacity=self.capacity,
+            vector=self.vector,
+            **cluster,
+        )
+
+    @property
+    def held(self) -> int:
+        return self.blocks * self.threads * self.items
+
+    @property
+    def lengths(self) -> list[int]:
+        """Row lengths from one load to all that is held, or from just more to many times as much; odd if they may."""
+        step = self.vector
+        if self.streams:
+            return [self.held + step, 2 * self.held - step, 2 * self.held, 5 * self.held + 7 * step]
+        return sorted({step, 5 * step, self.held // 2 + step, self.held - step, self.held})
+
+    def most(self, cols: int) -> int:
+        """The largest k for rows of a length."""
+        sampled = cols if not self.streams else self.held - self.blocks * self.threads * self.vector
+        return min(sampled, self.capacity) if self.capacity else cols
+
+    def cases(self) -> Iterator[Case]:
+        """Every named input at every length, with k = 1, the largest k and one between, largest or smallest."""
+        layouts = itertools.cycle(LAYOUTS if self.vector == 1 else ALIGNED)
+        rows, orders = itertools.cycle((1, 3, 2)), itertools.cycle((True, False) if self.capacity else (False,))
+        for values in inputs.names_for(getattr(torch, self.dtype)):
+            for cols in self.lengths:
+                most = self.most(cols)
+                for k in sorted({1, (most + 2) // 3, most}):
+                    layout, order = next(layouts), next(orders)
+                    yield Case(next(rows), cols, k, self.dtype, values, self.largest, order, layout)
+
+
+WHOLE = [
+    Kind("float32", True, 1, 128, 4, 8, 64, 4),
+    Kind("float32", False, 1, 64, 8, 11, 256, 1),
+    Kind("float32", True, 1, 64, 8, 8, 0, 2),
+    Kind("bfloat16", True, 1, 64, 8, 8, 256, 8),
+    Kind("float16", False, 1, 128, 4, 11, 512, 1),
+    Kind("float64", True, 1, 64, 4, 11, 256, 2),
+    Kind("int64", False, 1, 64, 4, 8, 64, 1),
+    Kind("int32", True, 1, 64, 32, 11, 1024, 4),
+    Kind("int8", True, 1, 64, 16, 8, 64, 16),
+    Kind("uint8", False, 1, 128, 1, 8, 0, 1),
+    Kind("int16", True, 1, 64, 8, 11, 0, 8),
+    Kind("float32", True, 1, 64, 4, 8, 256, 1, indices_only=True),
+    Kind("float32", True, 2, 64, 4, 11, 256, 4),
+    Kind("float32", False, 4, 64, 4, 8, 64, 1),
+    Kind("float64", False, 2, 64, 2, 11, 128, 2),
+    Kind("bfloat16", True, 4, 64, 8, 8, 0, 8),
+]
+"""Kernels that hold whole rows: every dtype, width of load, radix and order, sorting and not."""
+
+STREAMING = [
+    Kind("float32", True, 1, 64, 8, 11, 256, 4, streams=True),
+    Kind("float32", False, 1, 64, 8, 8, 64, 1, streams=True),
+    Kind("float64", True, 1, 64, 2, 8, 128, 1, streams=True),
+    Kind("bfloat16", True, 1, 64, 8, 11, 0, 8, streams=True),
+    Kind("uint8", False, 1, 64, 32, 8, 256, 16, streams=True),
+    Kind("float32", True, 2, 64, 4, 11, 512, 1, streams=True),
+    Kind("int64", True, 4, 64, 4, 8, 64, 2, streams=True),
+    Kind("float16", False, 2, 64, 4, 11, 0, 4, streams=True),
+]
+"""Kernels that hold a sample of rows and stream the rest."""
+
+DRAWN = {
+    "block_radix": [WHOLE[1], STREAMING[1]],
+    "cluster_radix": [WHOLE[-3], STREAMING[5]],
+}
+"""Kernels that are asked whatever hypothesis makes up."""
+
+
+class Emulated:
+    """Kernels in the emulator, each generated once however many processes test."""
+
+    _loaded: ClassVar[dict[TileLangSource, Emulator]] = {}
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(self, kind: Kind, case: Case, x: Tensor, *, seed: int = 0) -> tuple[Tensor, Tensor]:
+        """The kernel's answer, from outputs that started as garbage amid guards."""
+        problem = replace(case.problem(x, "cuda"), indices_only=kind.indices_only)
+        strategy = registry.get(kind.name)
+        assert strategy.valid(kind.config, problem, H100)
+        program = strategy.program(kind.config, problem, H100)
+        assert isinstance(program, KernelProgram)
+        assert isinstance(program.source, TileLangSource)
+        constants = dict(program.source.constants)
+        assert (constants["vector"], constants["streams"]) == (kind.vector, kind.streams)
+        count = problem.rows * problem.k
+        values = torch.full((count + 2 * GUARD,), 77, dtype=x.dtype)
+        indices = torch.full((count + 2 * GUARD,), -7, dtype=torch.int32 if kind.indices_only else torch.int64)
+        inner = slice(GUARD, GUARD + count)
+        emulator = self._emulator(program.source)
+        launched = arguments(problem, x, values[inner], indices[inner])
+        if kind.indices_only:
+            launched["values"] = 0
+        emulator(program.grid, launched, seed=seed, preempt=PREEMPTIONS[seed % len(PREEMPTIONS)])
+        for memory, garbage in ((values, 77), (indices, -7)):
+            assert (memory[:GUARD] == garbage).all()
+            assert (memory[GUARD + count :] == garbage).all()
+        found = indices[inner].view(problem.rows, problem.k).long()
+        return x.gather(1, found) if kind.indices_only else values[inner].view(found.shape), found
+
+    def _emulator(self, source: TileLangSource) -> Emulator:
+        if source not in self._loaded:
+            path = self.folder / hashlib.sha256(source.identity().encode()).hexdigest()[:24]
+            with path.with_suffix(".lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not path.exists():
+                    write_atomically(path, pickle.dumps(source.generate(90)))
+                self._loaded[source] = Emulator(pickle.loads(path.read_bytes()), self.folder)
+        return self._loaded[source]
+
+
+@pytest.fixture(scope="session")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
+    """Processes of a parallel run have folders of their own in one, which they share."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "emulated-contract"
+    folder.mkdir(exist_ok=True)
+    return Emulated(folder)
+
+
+@pytest.mark.parametrize("kind", [*WHOLE, *STREAMING], ids=str)
+def test_answers_right(kind: Kind, emulated: Emulated) -> None:
+    for seed, case in enumerate(kind.cases()):
+        x = case.input("cpu")
+        found = case.problems_with(x, emulated.run(kind, case, x, seed=seed))
+        assert not found, case
+
+
+@pytest.mark.parametrize("name", DRAWN)
+@given(data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_answers_right_whatever_is_asked(name: str, emulated: Emulated, data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(DRAWN[name]))
+    shortest, longest = (kind.held + 1, 6 * kind.held) if kind.streams else (1, kind.held)
+    cols = data.draw(st.integers(shortest, longest))
+    case = Case(
+        rows=data.draw(st.integers(1, 3)),
+        cols=cols,
+        k=data.draw(st.integers(1, kind.most(cols))),
+        dtype=kind.dtype,
+        largest=kind.largest,
+        layout=data.draw(st.sampled_from(LAYOUTS)),
+    )
+    x = draw_values(data, case.input("cpu"))
+    found = case.problems_with(x, emulated.run(kind, case, x, seed=data.draw(st.integers(0, 1000))))
+    assert not found, case
+
+
+def test_every_width_and_knob_has_a_kernel() -> None:
+    kinds = [*WHOLE, *STREAMING]
+    assert {kind.dtype for kind in kinds} == {*DTYPE_BYTES}
+    knobs: list[tuple[Callable[[Kind], int], set[int]]] = [
+        (lambda kind: kind.blocks, {1, 2, 4}),
+        (lambda kind: kind.radix_bits, {8, 11}),
+        (lambda kind: kind.vector, {1, 2, 4, 8, 16}),
+        (lambda kind: kind.largest, {True, False}),
+        (lambda kind: kind.capacity > 0, {True, False}),
+    ]
+    for pick, every in knobs:
+        assert {pick(kind) for kind in kinds} == every
+    for streams, bytes in itertools.product((True, False), (1, 2, 4, 8)):
+        assert any(kind.streams == streams and DTYPE_BYTES[kind.dtype] == bytes for kind in kinds)

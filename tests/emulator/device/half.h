@@ -1,0 +1,108 @@
+// 16-bit floating point: storage and conversion; arithmetic is done in float and rounded once, as the GPU does.
+#pragma once
+#include "language.h"
+
+struct half_t {
+  uint16_t storage;
+
+  half_t() = default;
+  SIMT_DEVICE explicit half_t(float value) : storage(rounded(value)) {}
+  SIMT_DEVICE explicit half_t(double value) : half_t(static_cast<float>(value)) {}
+  SIMT_DEVICE explicit half_t(int value) : half_t(static_cast<float>(value)) {}
+  SIMT_DEVICE explicit half_t(unsigned value) : half_t(static_cast<float>(value)) {}
+  SIMT_DEVICE static half_t bitcast(uint16_t bits) { half_t value; value.storage = bits; return value; }
+  SIMT_DEVICE uint16_t raw() const { return storage; }
+  SIMT_DEVICE half_t to_half() const { return *this; }
+
+  SIMT_DEVICE operator float() const {
+    uint32_t sign = (storage & 0x8000u) << 16, rest = storage & 0x7FFFu;
+    if (rest >= 0x7C00) return simt_value<float>(sign | 0x7F800000u | (rest & 0x3FF) << 13);
+    // Scaling by 2^112 moves the exponent's bias from 15 to 127, for subnormal numbers too.
+    return simt_value<float>(static_cast<uint32_t>(simt_bits(simt_value<float>(rest << 13) * 0x1p112f)) | sign);
+  }
+
+  static uint16_t rounded(float value) {
+    auto bits = static_cast<uint32_t>(simt_bits(value));
+    uint32_t sign = bits >> 16 & 0x8000u, size = bits & 0x7FFFFFFFu;
+    if (size > 0x7F800000u) return 0x7FFF;
+    if (size >= 0x477FF000u) return static_cast<uint16_t>(sign | 0x7C00u);
+    if (size < 0x38800000u)  // subnormal: adding 0.5 leaves the rounded bits at the bottom
+      return static_cast<uint16_t>(sign | (simt_bits(simt_value<float>(size) + 0.5f) - 0x3F000000u));
+    return static_cast<uint16_t>(sign | (size - 0x38000000u + 0xFFFu + (size >> 13 & 1)) >> 13);
+  }
+};
+
+struct bfloat16_t {
+  uint16_t storage;
+
+  bfloat16_t() = default;
+  SIMT_DEVICE explicit bfloat16_t(float value) : storage(rounded(value)) {}
+  SIMT_DEVICE explicit bfloat16_t(double value) : bfloat16_t(static_cast<float>(value)) {}
+  SIMT_DEVICE explicit bfloat16_t(int value) : bfloat16_t(static_cast<float>(value)) {}
+  SIMT_DEVICE explicit bfloat16_t(unsigned value) : bfloat16_t(static_cast<float>(value)) {}
+  SIMT_DEVICE static bfloat16_t bitcast(uint16_t bits) { bfloat16_t value; value.storage = bits; return value; }
+  SIMT_DEVICE uint16_t raw() const { return storage; }
+  SIMT_DEVICE bfloat16_t to_nv_bfloat16() const { return *this; }
+  SIMT_DEVICE operator float() const { return simt_value<float>(uint64_t{storage} << 16); }
+
+  static uint16_t rounded(float value) {
+    auto bits = static_cast<uint32_t>(simt_bits(value));
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return 0x7FFF;
+    return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
+  }
+};
+
+using half = half_t;
+using __half = half_t;
+using __nv_bfloat16 = bfloat16_t;
+namespace cutlass {
+using ::bfloat16_t;
+using ::half_t;
+}  // namespace cutlass
+
+#define SIMT_NARROW(TYPE)                                                                                    \
+  SIMT_DEVICE TYPE operator+(TYPE a, TYPE b) { return TYPE(float(a) + float(b)); }                           \
+  SIMT_DEVICE TYPE operator-(TYPE a, TYPE b) { return TYPE(float(a) - float(b)); }                           \
+  SIMT_DEVICE TYPE operator*(TYPE a, TYPE b) { return TYPE(float(a) * float(b)); }                           \
+  SIMT_DEVICE TYPE operator/(TYPE a, TYPE b) { return TYPE(float(a) / float(b)); }                           \
+  SIMT_DEVICE TYPE operator-(TYPE a) { return TYPE::bitcast(static_cast<uint16_t>(a.raw() ^ 0x8000u)); }     \
+  SIMT_DEVICE bool operator<(TYPE a, TYPE b) { return float(a) < float(b); }                                 \
+  SIMT_DEVICE bool operator>(TYPE a, TYPE b) { return float(a) > float(b); }                                 \
+  SIMT_DEVICE bool operator<=(TYPE a, TYPE b) { return float(a) <= float(b); }                               \
+  SIMT_DEVICE bool operator>=(TYPE a, TYPE b) { return float(a) >= float(b); }                               \
+  SIMT_DEVICE bool operator==(TYPE a, TYPE b) { return float(a) == float(b); }                               \
+  SIMT_DEVICE bool operator!=(TYPE a, TYPE b) { return float(a) != float(b); }                               \
+  SIMT_DEVICE TYPE __hmax(TYPE a, TYPE b) { return TYPE(fmaxf(a, b)); }                                      \
+  SIMT_DEVICE TYPE __hmin(TYPE a, TYPE b) { return TYPE(fminf(a, b)); }                                      \
+  SIMT_DEVICE TYPE __habs(TYPE a) { return TYPE::bitcast(static_cast<uint16_t>(a.raw() & 0x7FFFu)); }        \
+  SIMT_DEVICE bool __hisnan(TYPE a) { return float(a) != float(a); }                                         \
+  SIMT_DEVICE bool isnan(TYPE a) { return float(a) != float(a); }
+SIMT_NARROW(half_t)
+SIMT_NARROW(bfloat16_t)
+
+SIMT_DEVICE unsigned short __half_as_ushort(half_t value) { return value.raw(); }
+SIMT_DEVICE half_t __ushort_as_half(unsigned short bits) { return half_t::bitcast(bits); }
+SIMT_DEVICE unsigned short __bfloat16_as_ushort(bfloat16_t value) { return value.raw(); }
+SIMT_DEVICE bfloat16_t __ushort_as_bfloat16(unsigned short bits) { return bfloat16_t::bitcast(bits); }
+SIMT_DEVICE float __half2float(half_t value) { return value; }
+SIMT_DEVICE half_t __float2half(float value) { return half_t(value); }
+SIMT_DEVICE float __bfloat162float(bfloat16_t value) { return value; }
+SIMT_DEVICE bfloat16_t __float2bfloat16(float value) { return bfloat16_t(value); }
+template <class T>
+  requires std::is_same_v<T, half_t> || std::is_same_v<T, bfloat16_t>
+SIMT_DEVICE unsigned __pack_half2(T low, T high) { return unsigned{high.raw()} << 16 | low.raw(); }
+
+template <>
+struct std::numeric_limits<half_t> : std::numeric_limits<float> {
+  static half_t infinity() { return half_t::bitcast(0x7C00); }
+  static half_t quiet_NaN() { return half_t::bitcast(0x7FFF); }
+  static half_t lowest() { return half_t::bitcast(0xFBFF); }
+  static half_t max() { return half_t::bitcast(0x7BFF); }
+};
+template <>
+struct std::numeric_limits<bfloat16_t> : std::numeric_limits<float> {
+  static bfloat16_t infinity() { return bfloat16_t::bitcast(0x7F80); }
+  static bfloat16_t quiet_NaN() { return bfloat16_t::bitcast(0x7FFF); }
+  static bfloat16_t lowest() { return bfloat16_t::bitcast(0xFF7F); }
+  static bfloat16_t max() { return bfloat16_t::bitcast(0x7F7F); }
+};

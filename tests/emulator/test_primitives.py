@@ -1,0 +1,309 @@
+"""Every function that kernels may call answers as CUDA documents, in any order of threads."""
+
+import itertools
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from tests.emulator.emulator import Emulator
+from tests.emulator.programs import Programs, launch
+
+ORDERS = [(0, 0), (1, 1), (2, 3), (3, 20)]
+"""(seed, preempt)."""
+
+Lanes = list[int]
+
+
+def signed(value: int) -> int:
+    """As an int32."""
+    return (value + 2**31) % 2**32 - 2**31
+
+
+def draws(seed: int, low: int, high: int, count: int) -> list[int]:
+    generator = random.Random(seed)
+    return [generator.randrange(low, high) for _ in range(count)]
+
+
+def mask(lanes: Lanes, chosen: Callable[[int], object]) -> int:
+    return sum(1 << i for i, value in enumerate(lanes) if chosen(value))
+
+
+def fold(function: Callable[[int, int], int], lanes: Lanes) -> int:
+    return list(itertools.accumulate(lanes, function))[-1]
+
+
+def table(expressions: list[str]) -> str:
+    """A body that stores each expression's 32 answers."""
+    stores = "\n".join(f"values[{i} * 32 + lane] = {expression};" for i, expression in enumerate(expressions))
+    return f"int lane = threadIdx.x, v = x[lane];\n{stores}"
+
+
+WARP: dict[str, tuple[str, Callable[[Lanes], Lanes]]] = {
+    "shfl": ("__shfl_sync(~0u, v, lane * 7 + 3)", lambda v: [v[(i * 7 + 3) % 32] for i in range(32)]),
+    "shfl_width": ("__shfl_sync(~0u, v, 5, 8)", lambda v: [v[i // 8 * 8 + 5] for i in range(32)]),
+    "shfl_up": ("__shfl_up_sync(~0u, v, 3)", lambda v: [v[i - 3] if i >= 3 else v[i] for i in range(32)]),
+    "shfl_up_width": ("__shfl_up_sync(~0u, v, 3, 8)", lambda v: [v[i - 3] if i % 8 >= 3 else v[i] for i in range(32)]),
+    "shfl_down": ("__shfl_down_sync(~0u, v, 9)", lambda v: [v[i + 9] if i < 23 else v[i] for i in range(32)]),
+    "shfl_down_width": (
+        "__shfl_down_sync(~0u, v, 9, 16)",
+        lambda v: [v[i + 9] if i % 16 < 7 else v[i] for i in range(32)],
+    ),
+    "shfl_xor": ("__shfl_xor_sync(~0u, v, 21)", lambda v: [v[i ^ 21] for i in range(32)]),
+    "shfl_64": (
+        "(int)(__shfl_xor_sync(~0u, (long long)v << 32 | lane, 1) >> 32) + (int)__shfl_xor_sync(~0u, (double)lane, 2)",
+        lambda v: [v[i ^ 1] + (i ^ 2) for i in range(32)],
+    ),
+    "shfl_16": ("__shfl_xor_sync(~0u, half_t(lane), 4)", lambda v: [i ^ 4 for i in range(32)]),
+    "ballot": ("(int)__ballot_sync(~0u, v & 1)", lambda v: [signed(mask(v, lambda a: a & 1))] * 32),
+    "any": ("__any_sync(~0u, v == x[9])", lambda v: [1] * 32),
+    "all": ("__all_sync(~0u, v == x[9])", lambda v: [0] * 32),
+    "match_any": (
+        "(int)__match_any_sync(~0u, v & 3)",
+        lambda v: [signed(mask(v, lambda a, b=b: a & 3 == b & 3)) for b in v],  # type: ignore[misc]
+    ),
+    "match_all": (
+        "({ int same; int m = __match_all_sync(~0u, n, &same); m == -1 && same; })",
+        lambda v: [1] * 32,
+    ),
+    "match_not_all": (
+        "({ int same; unsigned m = __match_all_sync(~0u, v & 1, &same); m == 0 && !same; })",
+        lambda v: [1] * 32,
+    ),
+    "reduce_add": ("__reduce_add_sync(~0u, v)", lambda v: [signed(sum(v))] * 32),
+    "reduce_min": ("__reduce_min_sync(~0u, v)", lambda v: [min(v)] * 32),
+    "reduce_max": ("__reduce_max_sync(~0u, v)", lambda v: [max(v)] * 32),
+    "reduce_min_unsigned": (
+        "(int)__reduce_min_sync(~0u, (unsigned)v)",
+        lambda v: [signed(min(a % 2**32 for a in v))] * 32,
+    ),
+    "reduce_max_unsigned": (
+        "(int)__reduce_max_sync(~0u, (unsigned)v)",
+        lambda v: [signed(max(a % 2**32 for a in v))] * 32,
+    ),
+    "reduce_and": (
+        "(int)__reduce_and_sync(~0u, v | 5u)",
+        lambda v: [fold(lambda a, b: a & b, [a | 5 for a in v])] * 32,
+    ),
+    "reduce_or": ("(int)__reduce_or_sync(~0u, v & 99)", lambda v: [fold(lambda a, b: a | b, [a & 99 for a in v])] * 32),
+    "reduce_xor": ("(int)__reduce_xor_sync(~0u, v)", lambda v: [fold(lambda a, b: a ^ b, v)] * 32),
+    "warp_reduce": ("tl::warp_reduce_max(v) - tl::warp_reduce_min(v)", lambda v: [signed(max(v) - min(v))] * 32),
+    "halves": (
+        "lane < 16 ? __reduce_max_sync(0xFFFF, v) : __reduce_max_sync(0xFFFF0000, v)",
+        lambda v: [max(v[:16])] * 16 + [max(v[16:])] * 16,
+    ),
+    "activemask": ("__activemask() >> lane & 1", lambda v: [1] * 32),
+}
+
+BITS: dict[str, tuple[str, Callable[[int], int]]] = {
+    "popc": ("__popc(v)", lambda a: a.bit_count()),
+    "popcll": ("__popcll((unsigned long long)(unsigned)v << 20)", lambda a: (a << 20 & 2**64 - 1).bit_count()),
+    "clz": ("__clz(v)", lambda a: 32 - a.bit_length()),
+    "clzll": ("__clzll((unsigned)v)", lambda a: 64 - a.bit_length()),
+    "ffs": ("__ffs(v)", lambda a: (a & -a).bit_length()),
+    "ffsll": ("__ffsll((unsigned long long)(unsigned)v << 9)", lambda a: (a & -a).bit_length() + 9 if a else 0),
+    "brev": ("(int)__brev(v)", lambda a: signed(int(f"{a:032b}"[::-1], 2))),
+    "brevll": ("(int)(__brevll(v) >> 32)", lambda a: signed(int(f"{a:032b}"[::-1], 2))),
+    "funnel_l": ("(int)__funnelshift_l(v, 77, 5)", lambda a: signed((77 << 32 | a) << 5 >> 32)),
+    "funnel_r": ("(int)__funnelshift_r(v, 77, 37)", lambda a: signed((77 << 32 | a) >> 5)),
+    "funnel_lc": ("(int)__funnelshift_lc(v, 77, 40)", signed),
+    "funnel_rc": ("(int)__funnelshift_rc(v, 77, 40)", lambda a: 77),
+    "byte_perm": (
+        "(int)__byte_perm(v, 0x55667788, 0x0426)",
+        lambda a: signed(0x66 | (a >> 16 & 255) << 8 | 0x88 << 16 | (a & 255) << 24),
+    ),
+    "umulhi": ("(int)__umulhi(v, 0xDEADBEEF)", lambda a: signed(a * 0xDEADBEEF >> 32)),
+    "min_max": ("max(min(v, 1000), -1000)", lambda a: max(min(signed(a), 1000), -1000)),
+    "float_bits": ("__float_as_int(__uint_as_float(v & 0x7F7FFFFF))", lambda a: a & 0x7F7FFFFF),
+    "ldg": ("__ldg(x + lane) ^ __ldcs(x + lane) ^ __ldcg(x + lane)", signed),
+}
+
+
+@pytest.mark.parametrize(("seed", "preempt"), ORDERS)
+def test_warp(programs: Programs, seed: int, preempt: int) -> None:
+    emulator = programs.emulator(table([expression for expression, _ in WARP.values()]))
+    lanes = draws(seed, -(2**31), 2**31, 32)
+    values = launch(emulator, torch.tensor(lanes, dtype=torch.int32), size=32 * len(WARP), seed=seed, preempt=preempt)
+    answers = {name: values[i * 32 : i * 32 + 32] for i, name in enumerate(WARP)}
+    assert answers == {name: expected(lanes) for name, (_, expected) in WARP.items()}
+
+
+def test_bits(programs: Programs) -> None:
+    emulator = programs.emulator(table([expression for expression, _ in BITS.values()]))
+    patterns = [0, 1, 2**31, 2**32 - 1, *(value >> i for i, value in enumerate(draws(1, 0, 2**32, 28)))]
+    x = torch.tensor([signed(pattern) for pattern in patterns], dtype=torch.int32)
+    values = launch(emulator, x, size=32 * len(BITS))
+    answers = {name: values[i * 32 : i * 32 + 32] for i, name in enumerate(BITS)}
+    assert answers == {name: [expected(pattern) for pattern in patterns] for name, (_, expected) in BITS.items()}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_narrow_floats(programs: Programs, dtype: torch.dtype) -> None:
+    name = {torch.float16: "half_t", torch.bfloat16: "bfloat16_t"}[dtype]
+    bits = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
+    emulator = programs.emulator(
+        f"for (int i = threadIdx.x; i < n; i += 32)"
+        f" values[i] = __float_as_int((float)(((const {name}*)x)[i]))"
+        f" ^ ({name}((float)((const {name}*)x)[i] * 1.001f)).raw() << 1;"
+    )
+    values = torch.tensor(launch(emulator, bits.view(torch.int32), size=2**16, n=2**16), dtype=torch.int32)
+    wide = bits.view(dtype).float()
+    rounded = (wide * 1.001).to(dtype).view(torch.int16).int() & 0xFFFF
+    numbers = ~wide.isnan()
+    assert torch.equal(values[numbers], (wide.view(torch.int32) ^ rounded << 1)[numbers])
+
+
+BLOCK = """
+extern __shared__ int words[];
+__shared__ unsigned long long wide[2];
+__shared__ float sum;
+int t = threadIdx.x, warp = t / 32;
+words[t] = x[t];
+if (t < 2) wide[t] = 0;
+if (t == 0) {
+  words[n] = words[n + 3] = sum = 0;
+  words[n + 1] = -5;
+  words[n + 2] = 0x7FFFFFFF;
+  words[n + 4] = -1;
+}
+__syncthreads();
+values[t] = words[n - 1 - t];
+__syncthreads();
+atomicAdd(&words[n], t);
+atomicMax(&words[n + 1], words[t]);
+AtomicMin(&words[n + 2], words[t]);
+atomicOr((unsigned*)&words[n + 3], 1u << (t % 32));
+atomicAnd(&words[n + 4], ~(1 << (t % 7)));
+atomicAdd(&wide[0], (unsigned long long)t << 32);
+atomicCAS(&wide[1], 0ull, 5ull + (t == 0));
+AtomicAdd(&sum, 0.5f);
+int mine = AtomicAddRet(&words[t], 1000) - x[t];
+__syncthreads();
+int counted = __syncthreads_count(t % 3 == 0), some = __syncthreads_or(t == 5), every = __syncthreads_and(t != 5);
+if (warp < 2) tl::__sync_thread_partial(1, 64);
+if (t == 0) {
+  for (int i = 0; i < 5; i++) values[n + i] = words[n + i];
+  values[n + 5] = (int)(wide[0] >> 32);
+  values[n + 6] = (int)wide[1];
+  values[n + 7] = (int)sum;
+  values[n + 8] = counted;
+  values[n + 9] = some * 2 + every;
+  values[n + 10] = mine;
+  values[n + 11] = atomicExch(&words[0], 3) + atomicSub(&words[0], 1) + words[0];
+}
+"""
+
+
+@pytest.mark.parametrize(("seed", "preempt"), ORDERS)
+def test_block(programs: Programs, seed: int, preempt: int) -> None:
+    n = 96
+    x = draws(seed, -1000, 1000, n)
+    emulator = programs.emulator(BLOCK, threads=n, shared=4 * n + 32)
+    values = launch(emulator, torch.tensor(x, dtype=torch.int32), size=n + 12, n=n, seed=seed, preempt=preempt)
+    assert values[:n] == x[::-1]
+    total = n * (n - 1) // 2
+    found = dict(zip(("add", "max", "min", "or", "and", "wide", "cas", "float"), values[n:], strict=False))
+    assert found.pop("cas") in (5, 6)
+    assert found == {
+        "add": total, "max": max(-5, *x), "min": min(x), "or": -1, "and": ~127, "wide": total, "float": n // 2,
+    }  # fmt: skip
+    assert values[n + 8 :] == [n // 3, 2, 0, x[0] + 1000 + 3 + 2]
+
+
+REMOTE = """
+template <typename V> __device__ __forceinline__ V cluster_load(V* address, int rank) {
+  return *cooperative_groups::this_cluster().map_shared_rank(address, rank);
+}
+"""
+CLUSTER = """
+extern __shared__ int words[];
+__shared__ int total;
+auto cluster = cooperative_groups::this_cluster();
+int t = threadIdx.x, rank = cluster.block_rank(), size = cluster.num_blocks();
+words[t] = x[blockIdx.x * blockDim.x + t];
+if (t == 0) total = 0;
+tl::cluster_sync();
+values[blockIdx.x * blockDim.x + t] = cluster_load(&words[t], (rank + 1) % size) * 10 + tl::block_rank_in_cluster();
+atomicAdd(cluster.map_shared_rank(&total, 0), words[t]);
+tl::cluster_arrive();
+tl::cluster_wait();
+if (t == 0) values[gridDim.x * blockDim.x + blockIdx.x] = cluster_load(&total, 0);
+cluster.sync();
+"""
+
+
+@pytest.mark.parametrize(("seed", "preempt"), ORDERS)
+@pytest.mark.parametrize("clusters", [1, 3])
+def test_cluster(programs: Programs, clusters: int, seed: int, preempt: int) -> None:
+    size, threads = 4, 64
+    blocks = clusters * size
+    x = torch.randint(-1000, 1000, (blocks, threads), dtype=torch.int32, generator=torch.manual_seed(seed))
+    emulator = programs.emulator(CLUSTER, before=REMOTE, threads=threads, shared=4 * threads, cluster=size)
+    values = launch(emulator, x, size=blocks * (threads + 1), grid=blocks, seed=seed, preempt=preempt)
+    groups = x.view(clusters, size, threads)
+    ranks = torch.arange(size)[:, None]
+    assert values[: blocks * threads] == (groups.roll(-1, 1) * 10 + ranks).flatten().tolist()
+    assert values[blocks * threads :] == groups.sum((1, 2)).repeat_interleave(size).tolist()
+
+
+def test_grid_barrier(programs: Programs) -> None:
+    body = """
+    values[blockIdx.x * 64 + threadIdx.x] = blockIdx.x;
+    cooperative_groups::this_grid().sync();
+    int other = values[(blockIdx.x + 1) % gridDim.x * 64 + threadIdx.x];
+    cooperative_groups::this_grid().sync();
+    values[blockIdx.x * 64 + threadIdx.x] = other;
+    """
+    emulator = programs.emulator(body, threads=64, cooperative=True)
+    values = launch(emulator, size=5 * 64, grid=5, preempt=2)
+    assert values == [(i // 64 + 1) % 5 for i in range(5 * 64)]
+
+
+def test_asynchronous_copies_arrive_when_waited_for(programs: Programs) -> None:
+    body = """
+    __shared__ __align__(16) int words[128];
+    int t = threadIdx.x;
+    tl::cp_async_gs<16>(words + t * 4, x + t * 4);
+    tl::cp_async_commit();
+    tl::cp_async_wait<0>();
+    __syncthreads();
+    for (int i = 0; i < 4; i++) values[t * 4 + i] = words[127 - t * 4 - i];
+    """
+    x = torch.arange(128, dtype=torch.int32)
+    assert launch(programs.emulator(body), x, size=128) == list(range(127, -1, -1))
+
+
+def test_programmatic_launch_is_counted(programs: Programs) -> None:
+    body = "cudaGridDependencySynchronize(); values[threadIdx.x] = 1; cudaTriggerProgrammaticLaunchCompletion();"
+    emulator = programs.emulator(body, programmatic_launch=True)
+    counters = emulator(3, {"x": 0, "values": torch.zeros(32, dtype=torch.int32), "n": 0})
+    assert counters.programmatic_syncs == counters.programmatic_triggers == 96
+
+
+def test_grids_of_three_dimensions(programs: Programs) -> None:
+    body = """
+    int at = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    values[at] = blockIdx.z * 100 + blockIdx.y * 10 + blockIdx.x;
+    """
+    values = launch(programs.emulator(body, threads=1), size=24, grid=(2, 3, 4))
+    assert values == [z * 100 + y * 10 + x for z in range(4) for y in range(3) for x in range(2)]
+
+
+def test_assembly_of_known_kinds(programs: Programs) -> None:
+    body = """
+    unsigned lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    asm volatile("bar.sync %0, %1;" : : "r"(1), "r"(32) : "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    values[threadIdx.x] = lane;
+    """
+    assert launch(programs.emulator(body)) == list(range(32))
+
+
+def test_a_kernel_is_compiled_once(programs: Programs) -> None:
+    first: Emulator = programs.emulator("values[threadIdx.x] = 7;")
+    libraries = sorted(path.name for path in programs.folder.glob("*.so"))
+    second = programs.emulator("values[threadIdx.x] = 7;")
+    assert sorted(path.name for path in programs.folder.glob("*.so")) == libraries
+    assert launch(first) == launch(second) == [7] * 32
