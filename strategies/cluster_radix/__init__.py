@@ -91,11 +91,8 @@ class ClusterRadix(RadixStrategy):
 
 
 def _most_blocks(problem: Problem, device: Device) -> int:
-    """Blocks of the largest cluster worth trying, 1 for none: all at once; where no block holds a row, in two waves."""
-    if problem.cols <= THREADS[-1] * most_items(problem):
-        room = max(1, device.processors // problem.rows)
-    else:
-        room = max(2, 2 * device.processors // problem.rows)
+    """Blocks of the largest cluster worth trying, 1 for none: all at once, or pairs where no block holds a row."""
+    room = max(device.processors // problem.rows, 1 if problem.cols <= THREADS[-1] * most_items(problem) else 2)
     return min(most_blocks(device), 1 << (room.bit_length() - 1))
 
 
