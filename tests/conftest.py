@@ -52,9 +52,26 @@ def cache_dir(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
+@pytest.fixture(scope="session")
+def kept_kernels(pytestconfig: pytest.Config) -> Path:
+    """Kernels of GPU tests, which stay for the next run: some compile for seconds, and their names hold their code."""
+    return pytestconfig.cache.mkdir("kernels")
+
+
+def share_kernels(cache_dir: Path, kernels: Path) -> None:
+    """Let a cache folder have these kernels."""
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    if not (cache_dir / "kernels").exists():
+        (cache_dir / "kernels").symlink_to(kernels)
+
+
 @pytest.fixture(autouse=True)
-def isolated(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def isolated(
+    request: pytest.FixtureRequest, cache_dir: Path, kept_kernels: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """Nothing tuned, shipped, forced or remembered, neither before the test nor after it."""
+    if request.node.get_closest_marker("gpu"):
+        share_kernels(cache_dir, kept_kernels)
     monkeypatch.setenv("AUTOTOPK_CACHE_DIR", str(cache_dir))
     monkeypatch.setenv("AUTOTOPK_SHIPPED", "0")
     for variable in VARIABLES:

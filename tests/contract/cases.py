@@ -51,14 +51,24 @@ class Case:
             return x
         if self.layout == "repeated":
             return x[:1].expand(self.rows, self.cols)
-        step = {"padded": self.cols + 3, "aligned": -(-self.cols // 16) * 16 + 16, "sliding": 1}[self.layout]
-        start = 16 if self.layout == "aligned" else 1
-        memory = torch.full((start + self.rows * step + self.cols + 16,), self._bait(dtype), dtype=dtype, device=device)
-        view = memory.as_strided((self.rows, self.cols), (step, 1), start)
+        view = self.place(device)
+        view.as_strided((view.untyped_storage().nbytes() // view.element_size(),), (1,), 0).fill_(self._bait(dtype))
         if self.layout == "sliding":  # rows overlap: the first whole, then the last element of each
             view[0], view[1:, -1] = x[0], x[1:, -1]
             return view
         return view.copy_(x)
+
+    def place(self, device: str) -> Tensor:
+        """(rows, cols) of memory laid out as the input, without its data."""
+        dtype = getattr(torch, self.dtype)
+        if self.layout == "repeated":
+            return torch.empty(1, self.cols, dtype=dtype, device=device).expand(self.rows, self.cols)
+        if self.layout == "contiguous":
+            return torch.empty(self.rows, self.cols, dtype=dtype, device=device)
+        step = {"padded": self.cols + 3, "aligned": -(-self.cols // 16) * 16 + 16, "sliding": 1}[self.layout]
+        start = 16 if self.layout == "aligned" else 1
+        memory = torch.empty(start + self.rows * step + self.cols + 16, dtype=dtype, device=device)
+        return memory.as_strided((self.rows, self.cols), (step, 1), start)
 
     def _bait(self, dtype: torch.dtype) -> float:
         if dtype.is_floating_point:
@@ -102,7 +112,7 @@ def questions(cases: Iterable[Case], device: Device) -> list[ParameterSet]:
         pytest.param(strategy.name, case, id=f"{strategy.name}-{case}")
         for case in cases
         for strategy in registry.available()
-        if not strategy.reasons_unsupported(case.problem(case.input("cpu"), device.type), device)
+        if not strategy.reasons_unsupported(case.problem(case.place("cpu"), device.type), device)
     ]
 
 

@@ -17,6 +17,7 @@ from autotopk.errors import BuildError
 from autotopk.kernel import KernelSource
 from autotopk.problem import DTYPE_BYTES, Problem
 from autotopk.strategy import Config, KernelProgram, Strategy
+from tests.conftest import share_kernels
 from tests.contract.cases import LAYOUTS, Case, boundary_cases, fill, input_cases, questions, sample, turn
 
 pytestmark = pytest.mark.gpu
@@ -59,7 +60,7 @@ def sources(item: pytest.Item) -> Iterator[KernelSource]:
     parameters: Mapping[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
     if item.path == Path(__file__) and "case" in parameters:
         strategy, case = registry.get(parameters["name"]), parameters["case"]
-        problem = case.problem(case.input("cuda"), "cuda")
+        problem = case.problem(case.place("cuda"), "cuda")
         program = strategy.program(turn(strategy, case, problem, GPU, COUNT), problem, GPU)
         if isinstance(program, KernelProgram):
             yield program.source
@@ -73,9 +74,10 @@ def compile_one(source: KernelSource, arch: int) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _compiled_ahead(request: pytest.FixtureRequest, shared_cache: Path) -> None:
+def _compiled_ahead(request: pytest.FixtureRequest, shared_cache: Path, kept_kernels: Path) -> None:
     """All cores at once, before tests that would compile one after another."""
     needed = dict.fromkeys(source for item in request.session.items for source in sources(item))
+    share_kernels(shared_cache, kept_kernels)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AUTOTOPK_CACHE_DIR", str(shared_cache))
         with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
