@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import autotopk
+from autotopk.kernel import distribution_version
 
 INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
 VARIABLES = ("AUTOTOPK_DB", "AUTOTOPK_MISSES", "AUTOTOPK_STRATEGY")
@@ -39,17 +40,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("needs a CUDA GPU")
-    for mark in item.iter_markers("requires"):
-        if missing := [tool for tool in mark.args if shutil.which(tool) is None]:
-            reason = f"needs {' and '.join(missing)} on the path"
-            # a continuous-integration run that has the tools must not lose these tests unnoticed
-            (pytest.fail if os.environ.get("AUTOTOPK_REQUIRE_TOOLS") == "1" else pytest.skip)(reason)
+    missing = [tool for mark in item.iter_markers("requires") for tool in mark.args if shutil.which(tool) is None]
+    if item.get_closest_marker("tilelang") and distribution_version("tilelang") == "absent":
+        missing.append("tilelang")
+    if missing:
+        # a continuous-integration run that has the tools must not lose these tests unnoticed
+        refuse = pytest.fail if os.environ.get("AUTOTOPK_REQUIRE_TOOLS") == "1" else pytest.skip
+        refuse(f"needs {' and '.join(missing)}")
 
 
 @pytest.fixture
 def cache_dir(tmp_path: Path) -> Path:
     """The folder of compiled kernels, tunings and winners; not there yet."""
     return tmp_path / "cache"
+
+
+@pytest.fixture(scope="session")
+def emulated_kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder of kernels for the emulator for all tests of a run, whichever process runs them."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "emulated"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -159,7 +159,7 @@ def _cuda_source(artifact: Any) -> CudaSource:
     attributes = dict(functions[0].attrs.items())
     extents = {str(axis): extent for axis, extent in attributes["thread_extent"].items()}
     return CudaSource(
-        text=artifact.kernel_source,
+        text=str(artifact.kernel_source),  # TVM's own strings must not be copied deeply
         symbol=str(attributes["global_symbol"]),
         parameters=tuple(map(_parameter, functions[0].params)),
         threads=_along_x("threads", [extents.get(f"threadIdx.{axis}", 1) for axis in "xyz"]),

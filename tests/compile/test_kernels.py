@@ -9,7 +9,7 @@ import pytest
 
 from autotopk import registry
 from autotopk.device import H100, Device
-from autotopk.kernel import Kernel, KernelSource, distribution_version
+from autotopk.kernel import Kernel, KernelSource
 from autotopk.launch import POINTERS, scalars
 from autotopk.problem import Problem
 from autotopk.strategies._radix.program import RadixStrategy, shared_bytes, source
@@ -135,7 +135,6 @@ def test_masked_argmax_loads_are_as_wide_as_rows_are_aligned(cols: int, dtype: s
 
 
 @pytest.mark.requires("nvcc", "g++")
-@pytest.mark.skipif(distribution_version("tilelang") == "absent", reason="needs tilelang")
 @pytest.mark.tilelang
 @pytest.mark.parametrize(
     ("name", "device", "problem"),

@@ -6,7 +6,6 @@ Generating and compiling a kernel takes seconds, running it a millisecond: few k
 import fcntl
 import hashlib
 import itertools
-import os
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from torch import Tensor
 from autotopk import inputs, registry
 from autotopk.compilers.tilelang import TileLangSource
 from autotopk.device import H100
-from autotopk.kernel import distribution_version, write_atomically
+from autotopk.kernel import write_atomically
 from autotopk.launch import arguments
 from autotopk.problem import DTYPE_BYTES
 from autotopk.strategy import Config, KernelProgram
@@ -30,10 +29,7 @@ from tests.contract.cases import LAYOUTS, Case
 from tests.contract.drawn import draw_values
 from tests.emulator.emulator import Emulator
 
-pytestmark = [
-    pytest.mark.requires("g++"),
-    pytest.mark.skipif(distribution_version("tilelang") == "absent", reason="needs tilelang"),
-]
+pytestmark = [pytest.mark.requires("g++"), pytest.mark.tilelang]
 
 GUARD = 64
 """Elements before and after the outputs that must stay as they are."""
@@ -195,12 +191,8 @@ class Emulated:
 
 
 @pytest.fixture(scope="session")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
-    """Processes of a parallel run have folders of their own in one, which they share."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "emulated-contract"
-    folder.mkdir(exist_ok=True)
-    return Emulated(folder)
+def emulated(emulated_kernels: Path) -> Emulated:
+    return Emulated(emulated_kernels)
 
 
 @pytest.mark.parametrize("kind", [*WHOLE, *STREAMING], ids=str)

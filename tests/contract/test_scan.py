@@ -8,13 +8,13 @@ import torch
 from autotopk.compilers.tilelang import TileLangSource
 from tests.emulator.emulator import Emulator
 
-pytestmark = [pytest.mark.compile, pytest.mark.tilelang]
+pytestmark = [pytest.mark.requires("g++"), pytest.mark.tilelang]
 
 
 @pytest.mark.parametrize("threads", [32, 64, 512, 1024])
-def test_sums_over_lower_threads_and_over_all(threads: int, tmp_path: Path) -> None:
+def test_sums_over_lower_threads_and_over_all(threads: int, emulated_kernels: Path) -> None:
     source = TileLangSource("tests.contract.scan_kernels:scan_counts", (("threads", threads),))
-    scan = Emulator(source.generate(90), tmp_path)
+    scan = Emulator(source.generate(90), emulated_kernels)
     counts = {
         "none": torch.zeros(threads),
         "ones": torch.ones(threads),

@@ -1,4 +1,4 @@
-"""One folder of compiled kernels for all tests of a run, whichever process runs them."""
+"""What the tests of the emulator run."""
 
 import shutil
 from pathlib import Path
@@ -10,13 +10,10 @@ from tests.emulator.programs import Programs
 
 
 @pytest.fixture(scope="session")
-def kernel_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+def kernel_folder(emulated_kernels: Path) -> Path:
     if shutil.which(COMPILER) is None:
         pytest.skip(f"the emulator needs {COMPILER}")
-    base = tmp_path_factory.getbasetemp()
-    folder = (base if worker_id == "master" else base.parent) / "emulated"
-    folder.mkdir(exist_ok=True)
-    return folder
+    return emulated_kernels
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from autotopk.compilers.tilelang import CudaSource, TileLangSource
 from tests.emulator.emulator import Emulator, EmulatorError
 from tests.emulator.programs import Programs
 
-pytest.importorskip("tilelang")
+pytestmark = pytest.mark.tilelang
 
 ORDERS = [(0, 0), (1, 1), (2, 7)]
 """(seed, preempt)."""
