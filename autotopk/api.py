@@ -147,23 +147,24 @@ def _plan(input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> tuple
     def of_torch(x: Tensor) -> Any:
         return torch.topk(x, k, dim, largest, sorted)
 
-    layout = Layout.of(input, k, dim, largest, sorted)
-    if layout is None:
+    rows = Layout.of(input, k, dim, largest, sorted)
+    if rows is None:
         return of_torch, None
     device = device_of(input.device)
     try:
-        for choice in dispatch.candidates(layout.problem, device):
-            try:
-                program = choice.strategy.program(choice.config, layout.problem, device)
-                if isinstance(program, HostProgram) and program.is_torch_topk:
-                    return of_torch, None
-                run = launch.bind(program, layout.problem, device, index=input.device.index, batch=layout.batch)
-            except Exception as error:  # also what a third party's strategy raises
-                dispatch.block(choice, device, error)
-            else:
-                return layout.around(run), choice
+        for layout in rows.ways(input):
+            for choice in dispatch.candidates(layout.problem, device):
+                try:
+                    program = choice.strategy.program(choice.config, layout.problem, device)
+                    if isinstance(program, HostProgram) and program.is_torch_topk:
+                        return of_torch, None
+                    run = launch.bind(program, layout.problem, device, index=input.device.index, size=layout.size)
+                except Exception as error:  # also what a third party's strategy raises
+                    dispatch.block(choice, device, error)
+                else:
+                    return layout.around(run), choice
     except Exception as error:  # a third party's strategy raised when asked what it serves
-        warnings.warn(f"no strategy could be chosen for {layout.problem}: {error!r}", AutotopkWarning, stacklevel=3)
+        warnings.warn(f"no strategy could be chosen for {rows.problem}: {error!r}", AutotopkWarning, stacklevel=3)
     return of_torch, None
 
 

@@ -8,6 +8,9 @@ The order of choice, followed line by line in `candidates`:
 4. neighbour  the nearest able winner within `key.NEIGHBOUR_RADIUS` doublings;
 5. default    the able strategy of the highest preference that has a rule of its own for the problem;
 6. torch      torch.topk.
+
+Winners are measured on rows whose columns are adjacent. Rows side by side know only the steps forced and default, of
+strategies that read them; the caller's next way is to copy them.
 """
 
 import atexit
@@ -55,7 +58,7 @@ def choose(problem: Problem, device: Device, *, force: str | None = None) -> Cho
 
 
 def candidates(problem: Problem, device: Device, *, force: str | None = None) -> Iterator[Choice]:
-    """Everything that could answer, best first; the last one is always torch.topk.
+    """Everything that could answer, best first; the last one is torch.topk, but for rows side by side.
 
     Args:
         problem: what is asked.
@@ -63,6 +66,9 @@ def candidates(problem: Problem, device: Device, *, force: str | None = None) ->
         force: name of a strategy to prefer; AUTOTOPK_STRATEGY by default.
     """
     rejected: list[str] = []
+    if problem.side_by_side:
+        yield from _beside(problem, device, force or settings.forced_strategy())
+        return
     key, winners = TuningKey.of(problem), winners_for(device)
     # 1. forced
     if name := force or settings.forced_strategy():
@@ -93,6 +99,15 @@ def candidates(problem: Problem, device: Device, *, force: str | None = None) ->
     # 6. torch
     fallback = registry.get("torch_fallback")
     yield Choice("torch", fallback, fallback.default(problem, device), rejected=tuple(rejected))
+
+
+def _beside(problem: Problem, device: Device, force: str | None) -> Iterator[Choice]:
+    for strategy in registry.available():
+        if not strategy.side_by_side or strategy.reasons_unsupported(problem, device):
+            continue
+        config = strategy.default(problem, device)
+        if force in (None, strategy.name) and config is not None and not blocked(strategy, config, device):
+            yield Choice("forced" if force else "default", strategy, config)
 
 
 def _forced(

@@ -67,7 +67,13 @@ def explain(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: 
         raise ValueError(
             f"torch.topk answers k={k}, dim={dim} of a {input.dtype} tensor of {tuple(input.shape)} itself"
         )
-    return explain_problem(layout.problem, device_of(input.device))
+    device = device_of(input.device)
+    explanations = (
+        Explanation(way.problem, device, choice)
+        for way in layout.ways(input)
+        for choice in dispatch.candidates(way.problem, device)
+    )
+    return next(explanations)
 
 
 def explain_problem(problem: Problem, device: Device) -> Explanation:

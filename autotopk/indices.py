@@ -80,7 +80,7 @@ def _plan(
             program = choice.strategy.program(choice.config, problem, device)
             if not isinstance(program, KernelProgram):
                 return None
-            run = launch.bind_indices(program, problem, device, index=input.device.index, batch=layout.batch)
+            run = launch.bind_indices(program, problem, device, index=input.device.index, size=layout.size)
         except Exception as error:  # also what a third party's strategy raises
             dispatch.block(choice, device, error)
         else:

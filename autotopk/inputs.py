@@ -102,6 +102,14 @@ def _scales(r: _Request) -> Tensor:
     return r.from_bits(bits)
 
 
+def _near_ties(r: _Request) -> Tensor:
+    """Every element with a neighbour a few steps from it, some a column away, some half a row."""
+    bases, half = r.random(), r.cols // 2
+    twins = torch.where(r.row_numbers % 2 == 0, r.columns // 2 * 2, r.columns % max(1, half))
+    bits = bases.view(_BITS[r.dtype.itemsize]).gather(1, twins.expand(r.rows, r.cols))
+    return r.from_bits(bits.to(torch.int64) // 8 * 8 + r.integers(0, 8))
+
+
 def _one_radix_bin(r: _Request) -> Tensor:
     """One value of the leading 11 bits (half the bits of short dtypes), anything below."""
     free = r.bits - min(11, r.bits // 2)
@@ -202,6 +210,7 @@ _ANY: dict[str, Callable[[_Request], Tensor]] = {
     "all_but_k_minus_1_equal": _all_but_k_minus_1_equal,
     "narrow": _narrow,
     "scales": _scales,
+    "near_ties": _near_ties,
     "one_radix_bin": _one_radix_bin,
     "ascending": _ascending,
     "descending": lambda r: _ascending(r).flip(1),

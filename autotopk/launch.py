@@ -42,6 +42,8 @@ def scalars(problem: Problem) -> dict[str, int]:
         "cols": problem.cols,
         "k": problem.k,
         "row_stride": problem.row_stride,
+        "col_stride": problem.col_stride,
+        "inner": problem.inner,
         "null": 0,
     }
 
@@ -57,7 +59,7 @@ def bind(
     device: Device,
     *,
     index: int | None = None,
-    batch: tuple[int, ...] | None = None,
+    size: tuple[int, ...] | None = None,
 ) -> Bound:
     """Make a program callable for tensors of the problem's layout.
 
@@ -66,26 +68,26 @@ def bind(
         problem: the layout that every later input has.
         device: where it will run.
         index: which CUDA device; the current one by default.
-        batch: sizes of the outputs before k, (rows,) by default.
+        size: of the outputs, (rows, k) by default.
 
     Returns:
-        A function of one tensor that returns fresh contiguous (*batch, k) values and int64 indices. It raises
+        A function of one tensor that returns fresh contiguous values and int64 indices of that size. It raises
         LaunchError where the driver refuses.
 
     Raises:
         BuildError: the kernel cannot be compiled or loaded.
     """
-    if batch is None:
-        batch = (problem.rows,)
+    if size is None:
+        size = (problem.rows, problem.k)
     if isinstance(program, HostProgram):
-        return _bind_host(program, problem, batch)
-    return _bind_kernel(program, problem, device, index, batch)
+        return _bind_host(program, problem, size)
+    return _bind_kernel(program, problem, device, index, size)
 
 
-def _bind_host(program: HostProgram, problem: Problem, batch: tuple[int, ...]) -> Bound:
+def _bind_host(program: HostProgram, problem: Problem, size: tuple[int, ...]) -> Bound:
     if program.is_torch_topk:
         return program.run  # takes and gives any leading dimensions
-    run, matrix, size = program.run, (problem.rows, problem.cols), (*batch, problem.k)
+    run, matrix = program.run, (problem.rows, problem.cols)
 
     def call(x: Tensor) -> tuple[Tensor, Tensor]:
         values, indices = run(x.as_strided(matrix, (problem.row_stride, 1)))
@@ -95,12 +97,11 @@ def _bind_host(program: HostProgram, problem: Problem, batch: tuple[int, ...]) -
 
 
 def bind_indices(
-    program: KernelProgram, problem: Problem, device: Device, *, index: int | None = None, batch: tuple[int, ...]
+    program: KernelProgram, problem: Problem, device: Device, *, index: int | None = None, size: tuple[int, ...]
 ) -> Callable[[Tensor], Tensor]:
-    """As `bind`, for a problem of `indices_only`: a function of one tensor that returns (*batch, k) int32 indices."""
+    """As `bind`, for a problem of `indices_only`: a function of one tensor that returns int32 indices alone."""
     index = _current_device() if index is None else index
     launch, symbol = _launch(program, problem, device, index)
-    size = (*batch, problem.k)
     stride = torch.empty(size, device="meta").stride()
 
     def call(x: Tensor) -> Tensor:
@@ -116,12 +117,11 @@ def bind_indices(
 
 
 def _bind_kernel(
-    program: KernelProgram, problem: Problem, device: Device, index: int | None, batch: tuple[int, ...]
+    program: KernelProgram, problem: Problem, device: Device, index: int | None, size: tuple[int, ...]
 ) -> Bound:
     index = _current_device() if index is None else index
     launch, symbol = _launch(program, problem, device, index)
     dtype = getattr(torch, problem.dtype)
-    size = (*batch, problem.k)
     stride = torch.empty(size, device="meta").stride()
     empty, int64, current_stream = _empty, torch.int64, _current_stream
 

@@ -1,12 +1,13 @@
 """How a tensor of any shape is seen as the rows of a matrix."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import prod
 
 from torch import Tensor
 
-from autotopk.problem import DTYPE_BYTES, Problem, vector_width
+from autotopk.problem import DTYPE_BYTES, VECTOR_BYTES, Problem, vector_width
 
 Plan = Callable[[Tensor], tuple[Tensor, Tensor]]
 """From a tensor to values and int64 indices."""
@@ -17,8 +18,8 @@ class Layout:
     """How a tensor of any shape is seen as the rows of a matrix."""
 
     problem: Problem
-    batch: tuple[int, ...]
-    """Sizes of all dimensions but the one that top-k runs along."""
+    size: tuple[int, ...]
+    """Sizes of what the kernel writes: k in place of the dimension that top-k runs along, or at the end."""
     dim: int
     """Where that dimension is, counted from the end: -1 is the last."""
     copied: bool
@@ -40,12 +41,35 @@ class Layout:
         if row_stride is not None:
             vector = vector_width(x.data_ptr(), row_stride, cols, x.element_size())
             problem = replace(problem, row_stride=row_stride, vector=vector)
-        return cls(problem, tuple(batch), dim % x.dim() - x.dim(), copied=row_stride is None)
+            problem = replace(problem, aligned=x.data_ptr() % VECTOR_BYTES == 0)
+        return cls(problem, (*batch, k), dim % x.dim() - x.dim(), copied=row_stride is None)
+
+    def beside(self, x: Tensor) -> "Layout | None":
+        """The same tensor seen, without a copy, as rows side by side; None where it does not lie so, or need not."""
+        if self.dim == -1 and not self.copied:
+            return None
+        at = x.dim() + self.dim
+        inner = prod(x.shape[at + 1 :])
+        row_stride, step = _even_stride(x, range(at)), _even_stride(x, range(at + 1, x.dim()))
+        if row_stride is None or step is None or (inner > 1 and step != 1):
+            return None
+        problem = replace(
+            self.problem, row_stride=row_stride, col_stride=x.stride(at), inner=inner, vector=1, aligned=False
+        )
+        size = (*x.shape[:at], self.problem.k, *x.shape[at + 1 :])
+        return Layout(problem, size, self.dim, copied=False) if problem.side_by_side else None
+
+    def ways(self, x: Tensor) -> "Iterator[Layout]":
+        """Every way to see the tensor, the one without copies first."""
+        beside = self.beside(x)
+        if beside is not None:
+            yield beside
+        yield self
 
     def around(self, run: Plan) -> Plan:
         """The plan for the original tensor from the one for its rows."""
         dim, copied = self.dim, self.copied
-        if dim == -1 and not copied:
+        if self.problem.side_by_side or (dim == -1 and not copied):
             return run
 
         def moved(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -61,8 +85,14 @@ def _row_stride(x: Tensor) -> int | None:
     cols = x.shape[-1]
     if cols > 1 and x.stride(-1) != 1:
         return None
-    leading = [(size, stride) for size, stride in zip(x.shape[:-1], x.stride()[:-1], strict=True) if size > 1]
-    for (_, outer), (size, inner) in pairwise(leading):
+    stride = _even_stride(x, range(x.dim() - 1))
+    return cols if stride == 0 and prod(x.shape[:-1]) == 1 else stride
+
+
+def _even_stride(x: Tensor, dims: Sequence[int]) -> int | None:
+    """Distance between neighbours where these dimensions step evenly as one, else None; 0 for one element."""
+    wide = [(x.shape[dim], x.stride(dim)) for dim in dims if x.shape[dim] > 1]
+    for (_, outer), (size, inner) in pairwise(wide):
         if outer != size * inner:
             return None
-    return leading[-1][1] if leading else cols
+    return wide[-1][1] if wide else 0

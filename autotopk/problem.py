@@ -22,10 +22,14 @@ VECTOR_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Top k of every row of a (rows, cols) matrix whose columns are adjacent in memory.
+    """Top k of every row of a (rows, cols) matrix.
 
-    `row_stride` and `vector` are in elements. `vector` is the largest power of two, at most 16 bytes, that divides
-    the address, `row_stride` and `cols`: the widest load that is aligned everywhere and never straddles a row's end.
+    Strides and `vector` are in elements. The columns of a row are adjacent in memory, or the rows are side by side:
+    `inner` of them begin at adjacent addresses, their columns `col_stride` apart, and groups of them are `row_stride`
+    apart. So lies a contiguous tensor seen along another dimension than its last, and so lies the answer to it.
+
+    `vector` is the largest power of two, at most 16 bytes, that divides the address, `row_stride` and `cols`: the
+    widest load that is aligned everywhere and never straddles a row's end. It is 1 for rows side by side.
     """
 
     rows: int
@@ -39,12 +43,27 @@ class Problem:
     vector: int = 1
     indices_only: bool = False
     """The answer is int32 indices alone, which only some strategies write."""
+    aligned: bool = False
+    """The first row begins at a multiple of 16 bytes."""
+    inner: int = 1
+    """How many rows are side by side, which only some strategies read; 1 where columns are adjacent."""
+    col_stride: int = 1
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPE_BYTES:
             raise ValueError(f"dtype {self.dtype!r} is not one of {', '.join(DTYPE_BYTES)}")
         if self.rows < 1 or self.cols < 1 or not 1 <= self.k <= self.cols:
             raise ValueError(f"need rows >= 1, cols >= 1 and 1 <= k <= cols, got {self.rows}x{self.cols}, k={self.k}")
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether it is rows that are adjacent, rather than columns."""
+        return self.inner > 1 or self.col_stride != 1
+
+    @property
+    def extent(self) -> int:
+        """One more than the greatest offset of an element."""
+        return (self.rows // self.inner - 1) * self.row_stride + (self.cols - 1) * self.col_stride + self.inner
 
     @property
     def itemsize(self) -> int:
@@ -65,7 +84,7 @@ class Problem:
     ) -> "Problem":
         """The problem of a freshly allocated contiguous (rows, cols) matrix."""
         vector = vector_width(0, cols, cols, DTYPE_BYTES.get(dtype, VECTOR_BYTES))
-        return cls(rows, cols, k, dtype, device_type, largest, sorted, cols, vector)
+        return cls(rows, cols, k, dtype, device_type, largest, sorted, cols, vector, aligned=True)
 
     def __str__(self) -> str:
         order = ("largest" if self.largest else "smallest") + (", sorted" if self.sorted else ", any order")

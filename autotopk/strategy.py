@@ -63,6 +63,8 @@ class Strategy(ABC):
     """Whether AOTInductor can compile it into a model."""
     indices_alone: ClassVar[bool] = False
     """Whether its kernels can write int32 indices and no values, see `Problem.indices_only`."""
+    side_by_side: ClassVar[bool] = False
+    """Whether it reads and writes rows that are side by side, see `Problem`."""
     shares: ClassVar[tuple[str, ...]] = ()
     """Packages outside its folder whose code its kernels are made of."""
 

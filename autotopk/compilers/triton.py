@@ -25,7 +25,7 @@ class TritonSource(KernelSource):
     """"package.module:name" of the kernel."""
     signature: tuple[tuple[str, str], ...]
     """Run-time parameters in order, with Triton's types: ("x", "*i32"), ("rows", "i32"), ..."""
-    constants: tuple[tuple[str, int | bool], ...]
+    constants: tuple[tuple[str, int | bool | str], ...]
     """The `tl.constexpr` parameters."""
     divisors: tuple[tuple[str, int], ...] = ()
     """Powers of two known to divide a parameter (bytes for pointers): what makes loads wide."""
@@ -97,7 +97,10 @@ def _seen_as(kind: str, argument: Any) -> Any:
         return argument
     import torch
 
-    return argument.view(getattr(torch, {"i": "int", "u": "uint"}[kind[1]] + kind[2:]))
+    dtype = getattr(torch, {"i": "int", "u": "uint"}[kind[1]] + kind[2:])
+    offset, rest = divmod(argument.storage_offset() * argument.element_size(), dtype.itemsize)
+    assert rest == 0, f"{argument.dtype} at {argument.storage_offset()} cannot be seen as {dtype}"
+    return torch.empty(0, dtype=dtype).set_(argument.untyped_storage(), offset, (1,), (1,))  # only its address counts
 
 
 def _entry_parameters(ptx: str) -> int:

@@ -8,6 +8,7 @@ from autotopk.compilers.triton import TritonSource
 from autotopk.device import Device
 from autotopk.kernel import distribution_version
 from autotopk.problem import Problem
+from autotopk.strategies._short_rows import reasons_unmerged
 from autotopk.strategy import KernelProgram, Strategy
 
 MAX_COLS = 8192
@@ -34,6 +35,7 @@ class MaskedArgmax(Strategy):
     config_type = MaskedArgmaxConfig
     preference: ClassVar[int] = 10
     embeddable = True
+    shares = ("autotopk.strategies._short_rows",)
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs a GPU of compute capability 8.0, short rows and a small k."""
@@ -53,7 +55,12 @@ class MaskedArgmax(Strategy):
         return reasons
 
     def space(self, problem: Problem, device: Device) -> Sequence[MaskedArgmaxConfig]:
-        """Rows per program and warps, such that threads hold 1 to 64 elements and idle rows stay few."""
+        """Rows per program and warps, such that threads hold 1 to 64 elements and idle rows stay few.
+
+        One point, for comparison, where lane_merge serves: it was faster on every shape measured.
+        """
+        if not reasons_unmerged(problem):
+            return [_fewest_warps(problem)]
         width = block_cols(problem)
         return [
             config
@@ -72,8 +79,7 @@ class MaskedArgmax(Strategy):
         """As few warps a row as hold it; beyond k = 32 on long rows radix selection wins."""
         if problem.k * block_cols(problem) > 32 * 4096:
             return None
-        layouts = (MaskedArgmaxConfig(1, warps) for warps in MAX_KEY_REGISTERS)
-        return next((config for config in layouts if _fits(config, problem)), None)
+        return _fewest_warps(problem)
 
     def program(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every `rows_per_program` rows."""
@@ -82,7 +88,7 @@ class MaskedArgmax(Strategy):
         # float bits travel as integers of their width; the key's sign bit is that of the sign-extended value
         element = f"*{'u' if problem.dtype == 'uint8' else 'i'}{8 * problem.itemsize}"
         source = TritonSource(
-            function="autotopk.strategies.masked_argmax.kernel:masked_argmax_rows",
+            function="autotopk.strategies._short_rows.masking:masked_argmax_rows",
             signature=(
                 ("x", element),
                 ("values", element),
@@ -118,6 +124,11 @@ class MaskedArgmax(Strategy):
 def block_cols(problem: Problem) -> int:
     """Columns rounded up to a power of two."""
     return _power_of_two(problem.cols)
+
+
+def _fewest_warps(problem: Problem) -> MaskedArgmaxConfig:
+    layouts = (MaskedArgmaxConfig(1, warps) for warps in MAX_KEY_REGISTERS)
+    return next(config for config in layouts if _fits(config, problem))
 
 
 def _power_of_two(value: int) -> int:

@@ -32,6 +32,9 @@ PROBLEMS = [
     Problem.contiguous(65, 4095, 64, "int64", largest=False),
     Problem.contiguous(70_000, 33, 33, "uint8", sorted=False),
     Problem.contiguous(8192, 512, 10, "float16"),
+    Problem.contiguous(64, 2048, 64),
+    Problem.contiguous(20_000, 1001, 32, "bfloat16", largest=False),
+    Problem(4096, 64, 8, "float32", "cuda", row_stride=64 * 16, col_stride=16, inner=16),
 ]
 """The ends of what kernels for short rows serve, and every width of element."""
 
@@ -134,6 +137,16 @@ def test_masked_argmax_loads_are_as_wide_as_rows_are_aligned(cols: int, dtype: s
     assert widest_load(program.source.compile(90), tmp_path) == bits
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("cols", [1000, 1001, 1002, 1999])
+def test_lane_merge_loads_16_bytes_whatever_the_length(cols: int, dtype: str, tmp_path: Path) -> None:
+    strategy = registry.get("lane_merge")
+    problem = Problem.contiguous(1000, cols, 4, dtype)
+    program = strategy.program(strategy.config_type(lanes=32, warps=1, depth=8, tree=False), problem, H100)
+    assert isinstance(program, KernelProgram)
+    assert widest_load(program.source.compile(90), tmp_path) == 128
+
+
 @pytest.mark.requires("nvcc", "g++")
 @pytest.mark.tilelang
 @pytest.mark.parametrize(
@@ -166,6 +179,18 @@ def test_runtime_numbers_do_not_recompile() -> None:
         for k in (5, 6, 8):
             problem = Problem.contiguous(rows, 256, k)
             program = strategy.program(strategy.config_type(rows_per_program=1, warps=1), problem, H100)
+            assert isinstance(program, KernelProgram)
+            identities.add(program.source.identity())
+    assert len(identities) == 1
+
+
+def test_lengths_that_need_as_many_loads_share_a_kernel_of_lane_merge() -> None:
+    strategy = registry.get("lane_merge")
+    identities = set()
+    for rows in (7, 1000, 100_000):
+        for cols in (904, 1000, 1020):
+            problem = Problem.contiguous(rows, cols, 5)
+            program = strategy.program(strategy.config_type(lanes=32, warps=1, depth=8, tree=False), problem, H100)
             assert isinstance(program, KernelProgram)
             identities.add(program.source.identity())
     assert len(identities) == 1

@@ -1,6 +1,7 @@
 """The cases that every strategy must pass, and how one is laid out in memory and judged."""
 
 import itertools
+import math
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from torch import Tensor
 
 from autotopk import inputs, registry
 from autotopk.device import Device
-from autotopk.problem import DTYPE_BYTES, Problem, vector_width
+from autotopk.layout import Layout
+from autotopk.problem import DTYPE_BYTES, VECTOR_BYTES, Problem, vector_width
 from autotopk.reference import problems_with
 from autotopk.strategy import Config, Strategy
 
@@ -79,11 +81,71 @@ class Case:
         """The problem that dispatch would make of the input."""
         stride = x.stride(0)
         vector = vector_width(x.data_ptr(), stride, self.cols, x.element_size())
-        return Problem(self.rows, self.cols, self.k, self.dtype, device_type, self.largest, self.sorted, stride, vector)
+        aligned = x.data_ptr() % VECTOR_BYTES == 0
+        order = self.largest, self.sorted
+        return Problem(self.rows, self.cols, self.k, self.dtype, device_type, *order, stride, vector, aligned=aligned)
 
     def problems_with(self, x: Tensor, answer: tuple[Tensor, Tensor]) -> list[str]:
         """What the oracle says."""
         return problems_with(x, *answer, self.k, largest=self.largest, sorted=self.sorted)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A tensor along one of whose dimensions is asked, so that rows lie side by side."""
+
+    shape: tuple[int, ...]
+    dim: int
+    k: int
+    dtype: str = "float32"
+    values: str = "random"
+    largest: bool = True
+    step: int = 1
+    """The tensor is every so many-th of a longer one, along its first dimension."""
+
+    def __str__(self) -> str:
+        order = "largest" if self.largest else "smallest"
+        return (
+            f"{'x'.join(map(str, self.shape))}-dim{self.dim}-k{self.k}-{self.dtype}-{self.values}-{order}-{self.step}"
+        )
+
+    def input(self, device: str) -> Tensor:
+        """The tensor, its rows filled as the input is named."""
+        batch = [size for dim, size in enumerate(self.shape) if dim != self.dim]
+        cols, rows = self.shape[self.dim], math.prod(batch)
+        x = inputs.make(self.values, rows, cols, self.k, getattr(torch, self.dtype), device, seed=cols)
+        moved = x.view(*batch, cols).movedim(-1, self.dim)
+        return moved.repeat_interleave(self.step, 0).contiguous()[:: self.step]
+
+    def way(self, x: Tensor) -> Layout:
+        """How a kernel sees it."""
+        rows = Layout.of(x, self.k, self.dim, self.largest, True)
+        assert rows is not None
+        way = next(rows.ways(x))
+        assert way.problem.side_by_side
+        return way
+
+    def problems_with(self, x: Tensor, values: Tensor, indices: Tensor) -> list[str]:
+        """What the oracle says to outputs of torch.topk's shape."""
+        assert values.is_contiguous()
+        assert indices.is_contiguous()
+        x, values, indices = (
+            y.movedim(self.dim, -1).reshape(-1, y.shape[self.dim]).contiguous() for y in (x, values, indices)
+        )
+        return problems_with(x, values, indices, self.k, largest=self.largest, sorted=True)
+
+
+def beside_cases() -> Iterator[Beside]:
+    """One row and many, in one group and many, with gaps, of lengths around those at which layouts change."""
+    yield Beside((7, 5), 0, 3)
+    yield Beside((1, 9, 2), 1, 9, "bfloat16")
+    yield Beside((2, 33, 3), 1, 4, "float16", step=2)
+    yield Beside((3, 2, 65, 5), 2, 6, "bfloat16", "ties", largest=False)
+    yield Beside((129, 34), 0, 10, "float32", "near_ties")
+    yield Beside((2, 256, 17), 1, 8, "float32", "few_nan", largest=False, step=3)
+    for name in inputs.names_for(torch.float32):
+        yield Beside((2, 40, 5), 1, 5, "float32", name)
+        yield Beside((40, 9), 0, 3, "bfloat16", name, largest=False)
 
 
 def boundary_cases(rows: int, k: int, longest: int, longest_whole: int) -> Iterator[Case]:

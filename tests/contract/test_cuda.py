@@ -18,13 +18,27 @@ from autotopk.kernel import KernelSource
 from autotopk.problem import DTYPE_BYTES, Problem
 from autotopk.strategy import Config, KernelProgram, Strategy
 from tests.conftest import share_kernels
-from tests.contract.cases import LAYOUTS, Case, boundary_cases, fill, input_cases, questions, sample, turn
+from tests.contract.cases import (
+    LAYOUTS,
+    Beside,
+    Case,
+    beside_cases,
+    boundary_cases,
+    fill,
+    input_cases,
+    questions,
+    sample,
+    turn,
+)
 
 pytestmark = pytest.mark.gpu
 
 GPU = cuda_device(0) if torch.cuda.is_available() else H100
 
 BIG = [
+    *(Case(3000, 256, 8, "float32", name) for name in ("near_ties", "narrow", "few_nan", "minus_inf_padding")),
+    *(Case(2000, 129, 4, dtype, "near_ties", largest=False) for dtype in ("float32", "float16", "bfloat16")),
+    Case(10_000, 1000, 10, "float32", "near_ties"),
     Case(70_001, 33, 5),  # more rows than one dimension of a grid has blocks
     Case(4099, 1023, 10, "bfloat16", "ties"),
     Case(131, 8191, 100, "float16", "nan"),
@@ -110,6 +124,18 @@ def check(strategy: Strategy, config: Config, case: Case, x: torch.Tensor) -> No
 def test_answers_right(name: str, case: Case) -> None:
     strategy, x = registry.get(name), case.input("cuda")
     check(strategy, turn(strategy, case, case.problem(x, "cuda"), GPU, COUNT), case, x)
+
+
+@pytest.mark.parametrize("case", list(beside_cases()), ids=str)
+def test_rows_side_by_side(case: Beside) -> None:
+    x = case.input("cuda")
+    way = case.way(x)
+    for strategy in registry.available():
+        if strategy.side_by_side and not strategy.reasons_unsupported(way.problem, GPU):
+            for config in sample(strategy, way.problem, GPU, COUNT):
+                program = strategy.program(config, way.problem, GPU)
+                values, indices = launch.bind(program, way.problem, GPU, size=way.size)(x)
+                assert not case.problems_with(x, values, indices), config
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])

@@ -34,6 +34,10 @@ def test_meaning(dtype: torch.dtype) -> None:
     assert (make("all_equal") == 1).all()
     assert ((make("all_but_k_minus_1_equal") == 2).sum(1) == 7).all()
     assert different(make("narrow")) <= 16
+    near = make("near_ties").double() if dtype.is_floating_point else make("near_ties").to(torch.int64)
+    assert ((near[0, ::2] - near[0, 1::2]).abs() <= near[0, ::2].abs() * 2.0**-6 + 8).all()
+    assert ((near[1, :200] - near[1, 200:]).abs() <= near[1, :200].abs() * 2.0**-6 + 8).all()
+    assert different(near) > 20
     top = make("scales").sort(1, descending=True).values
     assert (top[:, 0] > top[:, 1]).all()
     assert (top[:, 1] > top[:, 2]).all()

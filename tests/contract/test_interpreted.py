@@ -1,5 +1,6 @@
 """Every Triton kernel answers right in Triton's interpreter, and writes nothing but its answer."""
 
+from dataclasses import replace
 from math import prod
 
 import pytest
@@ -14,7 +15,7 @@ from autotopk.device import H100
 from autotopk.launch import arguments
 from autotopk.problem import Problem
 from autotopk.strategy import Config, KernelProgram, Strategy
-from tests.contract.cases import Case, boundary_cases, input_cases, questions, turn
+from tests.contract.cases import Beside, Case, beside_cases, boundary_cases, input_cases, questions, turn
 from tests.contract.drawn import draw_case, draw_values
 
 pytestmark = pytest.mark.interpret
@@ -71,6 +72,39 @@ def check(strategy: Strategy, config: Config, case: Case, x: Tensor) -> None:
 def test_answers_right(name: str, case: Case) -> None:
     strategy, x = registry.get(name), case.input("cpu")
     check(strategy, turn(strategy, case, case.problem(x, "cuda"), H100), case, x)
+
+
+@pytest.mark.parametrize("case", list(beside_cases()), ids=str)
+def test_rows_side_by_side(case: Beside) -> None:
+    x = case.input("cpu")
+    problem = replace(case.way(x).problem, device_type="cuda")
+    size = list(x.shape)
+    size[case.dim] = case.k
+    able = [s for s in registry.available() if s.side_by_side and not s.reasons_unsupported(problem, H100)]
+    assert able
+    for strategy in able:
+        for config in strategy.space(problem, H100):
+            values, indices = run(strategy.program(config, problem, H100), problem, x)  # type: ignore[arg-type]
+            assert not case.problems_with(x, values.view(size), indices.view(size)), config
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("cols", [20, 64, 203])
+def test_lane_merge_orders_what_its_words_cannot_tell(cols: int, largest: bool) -> None:
+    """Every number of elements that differ in their last bits alone, in every layout: pairs up to all of them."""
+    strategy = registry.get("lane_merge")
+    generator = torch.Generator().manual_seed(cols)
+    for alike in (2, 3, 5, cols):
+        classes = torch.arange(cols) // alike
+        steps = torch.randint(0, 200, (3, cols), generator=generator)
+        bits = (0x3F800000 + classes * 4096 + steps).to(torch.int32)
+        x = bits.gather(1, torch.rand(3, cols, generator=generator).argsort(1)).view(torch.float32)
+        x[1].neg_()
+        for k in (1, 3, 4, 9):
+            case = Case(3, cols, k, largest=largest)
+            problem = case.problem(x, "cuda")
+            for config in strategy.space(problem, H100):
+                check(strategy, config, case, x)
 
 
 def every_config() -> list[pytest.param]:  # type: ignore[valid-type]

@@ -1,0 +1,175 @@
+"""How small rows fare on this GPU: `python scripts/small_rows.py random FILE` and `... sweep FILE` write JSON.
+
+`random` asks `autotopk.topk` for shapes that nobody tuned; `sweep` times every layout of lane_merge, far more than its
+space holds, to see what the space and the winners miss.
+"""
+
+import json
+import math
+import multiprocessing
+import random as randomness
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from itertools import product, repeat, starmap
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.progress import track
+from torch import Tensor
+
+import autotopk
+from autotopk import bench, dispatch, inputs, launch, measure, registry
+from autotopk.device import Device, device_of
+from autotopk.errors import BuildError
+from autotopk.kernel import KernelSource
+from autotopk.problem import Problem
+from autotopk.reference import problems_with
+from autotopk.strategies.lane_merge import LaneMergeConfig
+from autotopk.strategy import Config, KernelProgram, Strategy, config_json
+
+DTYPES = ("float32", "bfloat16", "float16")
+CHECKED = ("random", "ties", "all_equal", "nan", "minus_inf_padding")
+
+TABLE = [
+    (4, 8, 2, "float32"),
+    (64, 128, 8, "float32"),
+    (128, 256, 10, "float32"),
+    (256, 512, 20, "float32"),
+    (512, 32, 2, "float32"),
+    (1024, 16, 4, "float32"),
+    (64, 1024, 32, "float32"),
+    (1024, 1024, 10, "float32"),
+    (1, 256, 8, "float32"),
+    (4096, 256, 8, "float32"),
+    (4096, 256, 8, "bfloat16"),
+    (32768, 128, 4, "float32"),
+    (8192, 512, 10, "float32"),
+    (10000, 1000, 10, "float32"),
+]
+"""Rows, columns, k and dtype: routing, beam search and reranking."""
+
+
+def shapes(count: int, seed: int) -> Iterator[Problem]:
+    """Rows from 1 to 100,000, columns from 2 to 4,096, k up to 64, each even over its logarithm; three dtypes."""
+    draw = randomness.Random(seed)
+
+    def even(low: int, high: int) -> int:
+        return min(high, int(math.exp(draw.uniform(math.log(low), math.log(high + 1)))))
+
+    for _ in range(count):
+        cols = even(2, 4096)
+        yield Problem.contiguous(even(1, 100_000), cols, even(1, min(64, cols)), draw.choice(DTYPES))
+
+
+def random(file: Path, count: int = 200, seed: int = 0) -> None:
+    """Time and check `autotopk.topk` beside torch.topk on random shapes."""
+    device, problems = torch.device("cuda"), list(shapes(count, seed))
+    place = device_of(device)
+    choices = [dispatch.choose(problem, place) for problem in problems]
+    asked = zip(choices, problems, strict=True)
+    compile_all((choice.strategy.program(choice.config, problem, place) for choice, problem in asked), place)
+    rows = []
+    for problem, choice in track(list(zip(problems, choices, strict=True))):
+        wrong = [fault for name in CHECKED for fault in faults(problem, name, device)]
+        timer = measure.timer_for(measure.random_inputs(problem, device))
+        ours, torchs = (timer.median_us(call(run, problem), 5) for run in (autotopk.topk, torch.topk))
+        chosen = {"strategy": choice.strategy.name, "config": asdict(choice.config), "step": choice.step}
+        rows.append({**shape(problem), **chosen, "gpu_us": ours, "torch_gpu_us": torchs, "problems": wrong})
+    write(file, {"seed": seed, "rows": rows}, place)
+    ratios = sorted(row["gpu_us"] / row["torch_gpu_us"] for row in rows)
+    mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+    slower, inexact = sum(ratio > 1 for ratio in ratios), sum(bool(row["problems"]) for row in rows)
+    print(f"{count} shapes: {1 / mean:.2f} times torch.topk's speed, slowest {1 / ratios[-1]:.2f}, {slower} slower")
+    print(f"{inexact} with a wrong answer on {', '.join(CHECKED)}")
+
+
+def sweep(file: Path) -> None:
+    """Time every layout on the shapes of the table."""
+    strategy, device = registry.get("lane_merge"), torch.device("cuda")
+    place = device_of(device)
+    layouts = {problem: every_layout(strategy, problem, place) for problem in (Problem.contiguous(*s) for s in TABLE)}
+    programs = (strategy.program(config, problem, place) for problem, found in layouts.items() for config in found)
+    compile_all(programs, place)
+    rows = []
+    for problem, configs in track(layouts.items()):
+        timer, space = measure.timer_for(measure.random_inputs(problem, device)), strategy.space(problem, place)
+        runs = {one: launch.bind(strategy.program(one, problem, place), problem, place) for one in configs}
+        times = {one: timer.median_us(run, 5) for one, run in runs.items()}
+        choice = dispatch.choose(problem, place)
+        rows.append(
+            {
+                **shape(problem),
+                "space": len(space),
+                "best_in_space_us": min(times[one] for one in space),
+                "winner_us": times.get(choice.config) if choice.strategy.name == "lane_merge" else None,
+                "layouts": {config_json(one): time for one, time in sorted(times.items(), key=lambda pair: pair[1])},
+            }
+        )
+    write(file, {"rows": rows}, place)
+    for row in rows:
+        best, time = next(iter(row["layouts"].items()))
+        miss = row["best_in_space_us"] / time - 1
+        won = "-" if row["winner_us"] is None else f"{row['winner_us'] / time - 1:+.1%}"
+        named = f"{row['rows']}x{row['cols']} k={row['k']} {row['dtype']}"
+        print(
+            f"{named}: best of {len(row['layouts'])} {time:.2f} us {best}; space of {row['space']} {miss:+.1%}; {won}"
+        )
+
+
+def every_layout(strategy: Strategy, problem: Problem, device: Device) -> list[Config]:
+    """The space, and every knob's every value that makes another kernel."""
+    knobs = product((1, 2, 4, 8, 16, 32), (1, 2, 4, 8), (4, 8, 16), (False, True))
+    wide = [config for config in starmap(LaneMergeConfig, knobs) if strategy.valid(config, problem, device)]
+    kernels: dict[KernelSource, Config] = {}
+    for config in [*strategy.space(problem, device), *wide]:
+        program = strategy.program(config, problem, device)
+        assert isinstance(program, KernelProgram)
+        kernels.setdefault(program.source, config)
+    return list(kernels.values())
+
+
+def compile_all(programs: Iterable[Any], device: Device) -> None:
+    """On all cores, before anything is timed."""
+    sources = dict.fromkeys(program.source for program in programs if isinstance(program, KernelProgram))
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(compile_one, sources, repeat(device.arch)))
+
+
+def compile_one(source: KernelSource, arch: int) -> None:
+    """Into the cache folder; what does not compile is left to dispatch."""
+    try:
+        source.load(arch)
+    except BuildError:
+        pass
+
+
+def faults(problem: Problem, name: str, device: torch.device) -> list[str]:
+    """What is wrong with the answer to a named input."""
+    dtype = getattr(torch, problem.dtype)
+    x = inputs.make(name, problem.rows, problem.cols, problem.k, dtype, str(device))
+    values, indices = autotopk.topk(x, problem.k)
+    return [f"{name}: {fault}" for fault in problems_with(x, values, indices, problem.k)]
+
+
+def call(run: Callable[[Tensor, int], Any], problem: Problem) -> measure.Run:
+    """A call on one input."""
+    return lambda x: run(x, problem.k)
+
+
+def shape(problem: Problem) -> dict[str, Any]:
+    """Rows, columns, k and dtype."""
+    return {"rows": problem.rows, "cols": problem.cols, "k": problem.k, "dtype": problem.dtype}
+
+
+def write(file: Path, found: dict[str, Any], device: Device) -> None:
+    """With the device, versions, commit and command."""
+    document = bench.document([], torch.device("cuda"), " ".join(["python", *sys.argv]))
+    document.pop("summary")
+    file.write_text(json.dumps({**document, **found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    {"random": random, "sweep": sweep}[sys.argv[1]](Path(sys.argv[2]))

@@ -1,0 +1,187 @@
+"""Short rows of floats, sorted lane by lane and merged, in Triton: the fastest for small k."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autotopk.compilers.triton import TritonSource
+from autotopk.device import Device
+from autotopk.kernel import distribution_version
+from autotopk.problem import VECTOR_BYTES, Problem
+from autotopk.strategies._short_rows import reasons_unmerged
+from autotopk.strategy import KernelProgram, Strategy
+
+MAX_SHARE = 64
+"""Most elements of a lane; their loads are all in flight at once."""
+ENOUGH = 8
+"""List so long that hardly a lane's ends before the row's k are found, up to k = 16; twice as long beyond."""
+SPARED = 16
+"""Elements of a lane that can be held once more, with their places, without costing occupancy."""
+TREE_K = 4
+"""Largest k whose lists are merged pairwise."""
+FEW = 8
+"""Rows a multiprocessor that leave it waiting for memory and each other; fewer lanes a row would not help."""
+
+
+@dataclass(frozen=True)
+class LaneMergeConfig:
+    """How rows are laid out over lanes, and how the lanes' lists are merged."""
+
+    lanes: int
+    """Of one row, at most a warp."""
+    warps: int
+    """Of a program; each has 32 / lanes rows."""
+    depth: int
+    """Length of a lane's list where its share is longer."""
+    tree: bool
+    """Merge lists pairwise, for k <= 4, rather than take one head after the other."""
+
+
+class LaneMerge(Strategy):
+    """Exact; on rows of many near ties as slow as masked_argmax."""
+
+    name = "lane_merge"
+    config_type = LaneMergeConfig
+    preference: ClassVar[int] = 20
+    embeddable = True
+    side_by_side = True
+    shares = ("autotopk.strategies._short_rows",)
+
+    def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
+        """Needs a GPU of compute capability 8.0, floats of at most 32 bits, short rows and a small k."""
+        reasons = []
+        if device.type != "cuda" or device.arch < 80:
+            reasons.append(f"needs a CUDA device of compute capability 8.0, not {device.name}")
+        reasons += reasons_unmerged(problem)
+        if problem.rows >= 1 << 31:
+            reasons.append(f"{problem.rows} rows are more than 32 bits count")
+        if problem.indices_only:
+            reasons.append("writes values too")
+        if distribution_version("triton") == "absent":
+            reasons.append("triton is not installed")
+        return reasons
+
+    def space(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
+        """What was ever best, or within 3 % of it, in an exhaustive sweep: docs/small_rows.md."""
+        return list(dict.fromkeys(_layouts(problem, device)))
+
+    def valid(self, config: LaneMergeConfig, problem: Problem, device: Device) -> bool:
+        """Any layout whose lanes can hold their shares."""
+        return (
+            config.lanes in (1, 2, 4, 8, 16, 32)
+            and config.warps in (1, 2, 4, 8)
+            and config.depth in (4, 8, 16)
+            and share(config.lanes, problem) <= MAX_SHARE
+            and (problem.k <= TREE_K or not config.tree)
+        )
+
+    def default(self, problem: Problem, device: Device) -> LaneMergeConfig | None:
+        """The first of the space; radix selection where k is large and rows are not short."""
+        if problem.k > 32 and problem.cols > 512:
+            return None
+        return self.space(problem, device)[0]
+
+    def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
+        """One program for every 32 * warps / lanes rows."""
+        rows = 32 * config.warps // config.lanes
+        ragged = is_ragged(config.lanes, problem)
+        width = vector(config.lanes, problem)
+        pairs = problem.itemsize == 2 and width > 1
+        step = config.lanes * width
+        vectors = -(-(problem.cols + (width - 1 if ragged else 0)) // step)
+        whole = problem.itemsize == 2
+        spare = 0 if whole or config.tree or problem.k == problem.cols else 1
+        element = f"*i{8 * problem.itemsize}"
+        source = TritonSource(
+            function="autotopk.strategies._short_rows.lanes:lane_merge_rows",
+            signature=(
+                ("x", "*i32" if pairs else element),
+                ("values", element),
+                ("indices", "*i64"),
+                ("rows", "i32"),
+                ("cols", "i32"),
+                ("row_stride", "i64"),
+                ("col_stride", "i64"),
+                ("inner", "i32"),
+            ),
+            constants=(
+                ("ROWS", rows),
+                ("LANES", config.lanes),
+                ("VECTORS", vectors),
+                ("VECTOR", width),
+                ("INSIDE", problem.cols // step),
+                ("SPAN", step * _power_of_two(vectors)),
+                ("DEPTH", min(config.depth, vectors * width)),
+                ("TREE", config.tree),
+                ("K", problem.k),
+                ("SPARE", spare),
+                ("SLOTS", -(-(problem.k + spare) // config.lanes)),
+                ("DTYPE", problem.dtype),
+                ("LARGEST", problem.largest),
+                ("PAIRS", pairs),
+                ("RAGGED", ragged),
+                ("SIDE_BY_SIDE", problem.side_by_side),
+                ("SMALL", max(problem.extent, problem.rows * problem.k) < 1 << 31),
+                ("TOGETHER", _power_of_two(problem.cols) <= SPARED * config.lanes),
+                ("BLOCK_COLS", _power_of_two(problem.cols)),
+                ("BLOCK_K", _power_of_two(problem.k)),
+            ),
+            divisors=(
+                ("x", width * problem.itemsize),
+                ("values", 16),
+                ("indices", 16),
+                ("cols", 1 if ragged else width),
+                ("row_stride", 1 if ragged else width),
+            ),
+            warps=config.warps,
+        )
+        return KernelProgram(source, grid=(-(-problem.rows // rows), 1, 1))
+
+
+def is_ragged(lanes: int, problem: Problem) -> bool:
+    """Whether rows are read in aligned vectors although they do not begin at one: worth it for two of them a lane."""
+    widest = VECTOR_BYTES // problem.itemsize
+    wide = problem.cols >= 2 * lanes * widest
+    return problem.aligned and not problem.side_by_side and problem.vector < widest and wide
+
+
+def vector(lanes: int, problem: Problem) -> int:
+    """Elements of a load."""
+    return VECTOR_BYTES // problem.itemsize if is_ragged(lanes, problem) else problem.vector
+
+
+def share(lanes: int, problem: Problem) -> int:
+    """Elements of a lane."""
+    width = vector(lanes, problem)
+    return -(-problem.cols // (lanes * width)) * width
+
+
+def _layouts(problem: Problem, device: Device) -> Iterator[LaneMergeConfig]:
+    depths = [ENOUGH] if problem.k <= 16 else [ENOUGH, 2 * ENOUGH] if problem.k <= 32 else [2 * ENOUGH]
+    for lanes in _lane_counts(problem, device):
+        for warps in (1, 2) if lanes == 32 else (1, 2, 4):
+            if warps == 1 or problem.rows * lanes > 32 * device.processors:  # none idle
+                yield from (LaneMergeConfig(lanes, warps, depth, False) for depth in depths)
+                if problem.k <= TREE_K and lanes <= 8:
+                    yield LaneMergeConfig(lanes, warps, TREE_K, True)
+
+
+def _lane_counts(problem: Problem, device: Device) -> list[int]:
+    """Of one row, the likeliest first: few rows are spread thin, of many a lane takes 8 to 64 elements."""
+    if problem.side_by_side:  # lanes of one warp read adjacent rows
+        return [min(8, _power_of_two(-(-problem.cols // 16)))]
+    few = problem.rows <= FEW * device.processors
+    if problem.cols >= (64 if few else 512):
+        return [32]
+    counts = [lanes for lanes in (1, 2, 4, 8) if 8 <= share(lanes, problem) <= MAX_SHARE] or [1]
+    counts.sort(key=lambda lanes: abs(share(lanes, problem) - 16))
+    if few:
+        return [32, *counts] if problem.cols >= 32 else counts
+    return [*counts, 32] if problem.cols >= 256 else counts
+
+
+def _power_of_two(value: int) -> int:
+    return 1 << (value - 1).bit_length()
+
+
+strategy = LaneMerge()
