@@ -39,6 +39,9 @@ KNOBS = {
 FLOAT_INF = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
 """Bits of infinity."""
 
+MASKED = 8192
+"""Elements times rounds that masked_argmax goes through in the least time of radix selection."""
+
 
 class RadixConfig(Protocol):
     """The knobs that the kernels have; see `Constants`."""
@@ -71,7 +74,7 @@ class RadixConfig(Protocol):
 class RadixStrategy(Strategy):
     """A family of kernels that narrow a row to its best by radix selection."""
 
-    preference: ClassVar[int] = 5
+    preference: ClassVar[int] = 15
     indices_alone = True
     shares = ("autotopk.strategies._radix",)
 
@@ -115,8 +118,11 @@ class RadixStrategy(Strategy):
         return fits(config, problem, device)
 
     def default(self, problem: Problem, device: Device) -> Any | None:
-        """The usual configuration where the family suits, and its kernel is kept already or can be compiled here."""
-        if not self.suits(problem, device):
+        """The usual configuration where the family suits, and its kernel is kept already or can be compiled here.
+
+        None for rows so short and k so small that k rounds of masking are done sooner.
+        """
+        if problem.k * power_of_two(problem.cols) <= MASKED or not self.suits(problem, device):
             return None
         config = self.usual(problem, device)
         available = not self.reasons_unbuildable() or source(config, problem).cache_path(device.arch).exists()

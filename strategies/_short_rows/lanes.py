@@ -448,17 +448,14 @@ def lane_merge_rows(
             ordered = ordered + (tl.reshape(rank, (ROWS * LANES,)),)
         ranks = ordered
 
-    # rows beyond doubt are written, the others done again
+    # all rows are written before it is known that some must be done again: the others do not wait
     out = out_start(flat_row, inner, K, SIDE_BY_SIDE, SMALL)
-    certain = flat_row < rows
-    doubted = tl.max(tl.max(doubt, axis=1), axis=0) > 0
-    if doubted:
-        certain &= tl.reshape(tl.broadcast_to(greatest(doubt), (ROWS, LANES)), (ROWS * LANES,)) == 0
     for t in tl.static_range(0, SLOTS):
-        wanted = certain & (ranks[t] < K)
+        wanted = (flat_row < rows) & (ranks[t] < K)
         tl.store(values + (out + ranks[t] * slot_stride), bits[t], mask=wanted)
         tl.store(indices + (out + ranks[t] * slot_stride), chosen[t].to(tl.int64), mask=wanted)
-    if doubted:
+    if tl.max(tl.max(doubt, axis=1), axis=0) > 0:
+        tl.debug_barrier()  # other threads write the same addresses
         if TOGETHER:
             one = tl.minimum(row, rows - 1)
             place_in = row_start(one, row_stride, inner, SIDE_BY_SIDE, False)

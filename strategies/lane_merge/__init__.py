@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import ClassVar
 
 from autotopk.compilers.triton import TritonSource
@@ -13,10 +14,9 @@ from autotopk.strategy import KernelProgram, Strategy
 
 MAX_SHARE = 64
 """Most elements of a lane; their loads are all in flight at once."""
-ENOUGH = 8
-"""List so long that hardly a lane's ends before the row's k are found, up to k = 16; twice as long beyond."""
 SPARED = 16
 """Elements of a lane that can be held once more, with their places, without costing occupancy."""
+DEPTHS = (4, 8, 16, 32, 64)
 TREE_K = 4
 """Largest k whose lists are merged pairwise."""
 FEW = 8
@@ -70,16 +70,16 @@ class LaneMerge(Strategy):
         return (
             config.lanes in (1, 2, 4, 8, 16, 32)
             and config.warps in (1, 2, 4, 8)
-            and config.depth in (4, 8, 16)
+            and config.depth in DEPTHS
             and share(config.lanes, problem) <= MAX_SHARE
+            and config.depth >= min(share(config.lanes, problem), least_depth(config, problem))
             and (problem.k <= TREE_K or not config.tree)
         )
 
     def default(self, problem: Problem, device: Device) -> LaneMergeConfig | None:
-        """The first of the space; radix selection where k is large and rows are not short."""
-        if problem.k > 32 and problem.cols > 512:
-            return None
-        return self.space(problem, device)[0]
+        """The first of the space; where so many float32 are asked for that some are alike, others are faster."""
+        alike = problem.itemsize == 4 and problem.k * problem.cols > 1 << 15
+        return None if alike else self.space(problem, device)[0]
 
     def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every 32 * warps / lanes rows."""
@@ -138,6 +138,14 @@ class LaneMerge(Strategy):
         return KernelProgram(source, grid=(-(-problem.rows // rows), 1, 1))
 
 
+def least_depth(config: LaneMergeConfig, problem: Problem) -> float:
+    """Length of a list that hardly ever ends too soon: of so many elements, those that fall to one lane, and more."""
+    if config.tree:  # for what lacks its last bits, also the one after the k-th
+        return problem.k if problem.itemsize == 2 or config.lanes >= 8 else problem.k + 1
+    mean = (problem.k + 2) / config.lanes
+    return min(problem.k + 2, mean + 3.5 * sqrt(mean) + 2)
+
+
 def is_ragged(lanes: int, problem: Problem) -> bool:
     """Whether rows are read in aligned vectors although they do not begin at one: worth it for two of them a lane."""
     widest = VECTOR_BYTES // problem.itemsize
@@ -157,13 +165,18 @@ def share(lanes: int, problem: Problem) -> int:
 
 
 def _layouts(problem: Problem, device: Device) -> Iterator[LaneMergeConfig]:
-    depths = [ENOUGH] if problem.k <= 16 else [ENOUGH, 2 * ENOUGH] if problem.k <= 32 else [2 * ENOUGH]
     for lanes in _lane_counts(problem, device):
         for warps in (1, 2) if lanes == 32 else (1, 2, 4):
             if warps == 1 or problem.rows * lanes > 32 * device.processors:  # none idle
+                depths = _depths(lanes, problem, tree=False, least=8)[: 1 if problem.k <= 16 else 2]
                 yield from (LaneMergeConfig(lanes, warps, depth, False) for depth in depths)
                 if problem.k <= TREE_K and lanes <= 8:
-                    yield LaneMergeConfig(lanes, warps, TREE_K, True)
+                    yield LaneMergeConfig(lanes, warps, _depths(lanes, problem, tree=True, least=4)[0], True)
+
+
+def _depths(lanes: int, problem: Problem, *, tree: bool, least: int) -> list[int]:
+    needed = min(share(lanes, problem), least_depth(LaneMergeConfig(lanes, 1, 0, tree), problem))
+    return [depth for depth in DEPTHS if depth >= max(least, needed)]
 
 
 def _lane_counts(problem: Problem, device: Device) -> list[int]:

@@ -76,8 +76,8 @@ class MaskedArgmax(Strategy):
         return config.warps in MAX_KEY_REGISTERS and _fits(config, problem)
 
     def default(self, problem: Problem, device: Device) -> MaskedArgmaxConfig | None:
-        """As few warps a row as hold it; beyond k = 32 on long rows radix selection wins."""
-        if problem.k * block_cols(problem) > 32 * 4096:
+        """As few warps a row as hold it, while k rounds over it cost no more than torch.topk."""
+        if problem.k * block_cols(problem) > 32 * 2048:
             return None
         return _fewest_warps(problem)
 
