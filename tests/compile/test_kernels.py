@@ -32,7 +32,7 @@ PROBLEMS = [
     Problem.contiguous(65, 4095, 64, "int64", largest=False),
     Problem.contiguous(70_000, 33, 33, "uint8", sorted=False),
     Problem.contiguous(8192, 512, 10, "float16"),
-    Problem.contiguous(64, 2048, 64),
+    Problem.contiguous(64, 2048, 32),
     Problem.contiguous(20_000, 1001, 32, "bfloat16", largest=False),
     Problem(4096, 64, 8, "float32", "cuda", row_stride=64 * 16, col_stride=16, inner=16),
 ]
