@@ -45,7 +45,10 @@ class Layout:
         return cls(problem, (*batch, k), dim % x.dim() - x.dim(), copied=row_stride is None)
 
     def beside(self, x: Tensor) -> "Layout | None":
-        """The same tensor seen, without a copy, as rows side by side; None where it does not lie so, or need not."""
+        """The same tensor seen, without a copy, as rows side by side; None where it does not lie so, or need not.
+
+        None also where an offset into it or the answer would not fit 32 bits: kernels need not care.
+        """
         if self.dim == -1 and not self.copied:
             return None
         at = x.dim() + self.dim
@@ -56,8 +59,9 @@ class Layout:
         problem = replace(
             self.problem, row_stride=row_stride, col_stride=x.stride(at), inner=inner, vector=1, aligned=False
         )
-        size = (*x.shape[:at], self.problem.k, *x.shape[at + 1 :])
-        return Layout(problem, size, self.dim, copied=False) if problem.side_by_side else None
+        if not problem.side_by_side or max(problem.extent, problem.rows * problem.k) >= 1 << 31:
+            return None
+        return Layout(problem, (*x.shape[:at], problem.k, *x.shape[at + 1 :]), self.dim, copied=False)
 
     def ways(self, x: Tensor) -> "Iterator[Layout]":
         """Every way to see the tensor, the one without copies first."""

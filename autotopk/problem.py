@@ -26,7 +26,8 @@ class Problem:
 
     Strides and `vector` are in elements. The columns of a row are adjacent in memory, or the rows are side by side:
     `inner` of them begin at adjacent addresses, their columns `col_stride` apart, and groups of them are `row_stride`
-    apart. So lies a contiguous tensor seen along another dimension than its last, and so lies the answer to it.
+    apart. So lies a contiguous tensor seen along another dimension than its last, and so lies the answer to it; all
+    offsets into both fit 32 bits.
 
     `vector` is the largest power of two, at most 16 bytes, that divides the address, `row_stride` and `cols`: the
     widest load that is aligned everywhere and never straddles a row's end. It is 1 for rows side by side.
