@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from statistics import geometric_mean
 
 import pytest
 
@@ -17,6 +18,16 @@ README = (ROOT / "README.md").read_text()
 def test_figures_are_those_of_the_file(file: Path) -> None:
     pages = [README, *(page.read_text() for page in file.parent.glob("*.md"))]
     assert any(figures.section(json.loads(file.read_text())) in page for page in pages)
+
+
+def test_random_small_rows_are_as_the_page_says() -> None:
+    rows = json.loads((ROOT / "docs/figures/small_rows/h100-random.json").read_text())["rows"]
+    speedups = [row["torch_gpu_us"] / row["gpu_us"] for row in rows]
+    assert len(rows) == 200
+    assert min(speedups) > 1
+    assert not any(row["problems"] for row in rows)
+    said = f"{geometric_mean(speedups):.1f} times as fast in geometric mean, {min(speedups):.1f} at worst"
+    assert said in " ".join((ROOT / "docs/small_rows.md").read_text().split())
 
 
 def test_every_variable_is_documented() -> None:
