@@ -107,6 +107,23 @@ def test_lane_merge_orders_what_its_words_cannot_tell(cols: int, largest: bool) 
                 check(strategy, config, case, x)
 
 
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("cols", [35, 40, 67, 129, 258, 264, 515])
+def test_lane_merge_keeps_to_its_rows(cols: int, dtype: str, largest: bool) -> None:
+    """Rows begin at 16 bytes or anywhere; whatever a load gives beside them would be the best of all."""
+    strategy = registry.get("lane_merge")
+    case = Case(5, cols, 6, dtype, largest=largest)
+    x = case.input("cpu").abs_().add_(1)
+    if largest:
+        x.neg_()
+    problem = case.problem(x, "cuda")
+    for lanes in (1, 2, 8, 32):
+        config = strategy.config_type(lanes=lanes, warps=1, depth=8, tree=False)
+        if strategy.valid(config, problem, H100):
+            check(strategy, config, case, x)
+
+
 def every_config() -> list[pytest.param]:  # type: ignore[valid-type]
     """(strategy name, configuration, case): every configuration of some spaces, on rows that few programs cover."""
     found: dict[tuple[str, Config, int], Case] = {}
