@@ -40,8 +40,8 @@ class Layout:
         problem = Problem.contiguous(rows, cols, k, dtype, x.device.type, largest=largest, sorted=sorted)
         if row_stride is not None:
             vector = vector_width(x.data_ptr(), row_stride, cols, x.element_size())
-            problem = replace(problem, row_stride=row_stride, vector=vector)
-            problem = replace(problem, aligned=x.data_ptr() % VECTOR_BYTES == 0)
+            aligned = x.data_ptr() % VECTOR_BYTES == 0
+            problem = replace(problem, row_stride=row_stride, vector=vector, aligned=aligned)
         return cls(problem, (*batch, k), dim % x.dim() - x.dim(), copied=row_stride is None)
 
     def beside(self, x: Tensor) -> "Layout | None":
@@ -53,8 +53,8 @@ class Layout:
             return None
         at = x.dim() + self.dim
         inner = prod(x.shape[at + 1 :])
-        row_stride, step = _even_stride(x, range(at)), _even_stride(x, range(at + 1, x.dim()))
-        if row_stride is None or step is None or (inner > 1 and step != 1):
+        row_stride = _even_stride(x, range(at), alone=0)
+        if row_stride is None or _even_stride(x, range(at + 1, x.dim()), alone=1) != 1:
             return None
         problem = replace(
             self.problem, row_stride=row_stride, col_stride=x.stride(at), inner=inner, vector=1, aligned=False
@@ -89,14 +89,13 @@ def _row_stride(x: Tensor) -> int | None:
     cols = x.shape[-1]
     if cols > 1 and x.stride(-1) != 1:
         return None
-    stride = _even_stride(x, range(x.dim() - 1))
-    return cols if stride == 0 and prod(x.shape[:-1]) == 1 else stride
+    return _even_stride(x, range(x.dim() - 1), alone=cols)
 
 
-def _even_stride(x: Tensor, dims: Sequence[int]) -> int | None:
-    """Distance between neighbours where these dimensions step evenly as one, else None; 0 for one element."""
+def _even_stride(x: Tensor, dims: Sequence[int], *, alone: int) -> int | None:
+    """Distance between neighbours where these dimensions step evenly as one, else None; `alone` for one element."""
     wide = [(x.shape[dim], x.stride(dim)) for dim in dims if x.shape[dim] > 1]
     for (_, outer), (size, inner) in pairwise(wide):
         if outer != size * inner:
             return None
-    return wide[-1][1] if wide else 0
+    return wide[-1][1] if wide else alone

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache, cached_property
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -130,14 +131,26 @@ def code_version(path: Path) -> str:
 
 def package_version(name: str) -> str:
     """`code_version` of an installed package or module, found without importing it. Raises BuildError if it is not."""
-    try:
-        spec = importlib.util.find_spec(name)
-    except ModuleNotFoundError:
-        spec = None
+    spec = _found(name)
     folders = list(spec.submodule_search_locations or ()) if spec else []
     if spec is None or not (folders or spec.origin):
         raise BuildError(f"{name} has no source file")
     return code_version(Path(folders[0] if folders else str(spec.origin)))
+
+
+def folder_version(module: str) -> str:
+    """`code_version` of the folder that holds a module's file. Raises BuildError where there is none."""
+    spec = _found(module)
+    if spec is None or spec.origin is None:
+        raise BuildError(f"{module} has no source file")
+    return code_version(Path(spec.origin).parent)
+
+
+def _found(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except ModuleNotFoundError:  # what it would be in
+        return None
 
 
 def _tree(node: object) -> str:

@@ -9,16 +9,17 @@ import math
 import multiprocessing
 import random as randomness
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from itertools import product, repeat, starmap
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import torch
 from rich.progress import track
-from torch import Tensor
 
 import autotopk
 from autotopk import bench, dispatch, inputs, launch, measure, registry
@@ -27,29 +28,18 @@ from autotopk.errors import BuildError
 from autotopk.kernel import KernelSource
 from autotopk.problem import Problem
 from autotopk.reference import problems_with
+from autotopk.strategies._short_rows import MERGED_DTYPES, reasons_unmerged
 from autotopk.strategies.lane_merge import LaneMergeConfig
 from autotopk.strategy import Config, KernelProgram, Strategy, config_json
+from autotopk.workloads import tagged
 
-DTYPES = ("float32", "bfloat16", "float16")
 CHECKED = ("random", "ties", "all_equal", "nan", "minus_inf_padding")
 
-TABLE = [
-    (4, 8, 2, "float32"),
-    (64, 128, 8, "float32"),
-    (128, 256, 10, "float32"),
-    (256, 512, 20, "float32"),
-    (512, 32, 2, "float32"),
-    (1024, 16, 4, "float32"),
-    (64, 1024, 32, "float32"),
-    (1024, 1024, 10, "float32"),
-    (1, 256, 8, "float32"),
-    (4096, 256, 8, "float32"),
-    (4096, 256, 8, "bfloat16"),
-    (32768, 128, 4, "float32"),
-    (8192, 512, 10, "float32"),
-    (10000, 1000, 10, "float32"),
-]
-"""Rows, columns, k and dtype: routing, beam search and reranking."""
+
+def table() -> list[Problem]:
+    """Routing, beam search and reranking: what lane_merge serves of the tag `serving`."""
+    problems = [workload.problem("cuda") for workload in tagged("serving") if workload.sorted]
+    return [problem for problem in problems if not reasons_unmerged(problem)]
 
 
 def shapes(count: int, seed: int) -> Iterator[Problem]:
@@ -61,7 +51,7 @@ def shapes(count: int, seed: int) -> Iterator[Problem]:
 
     for _ in range(count):
         cols = even(2, 4096)
-        yield Problem.contiguous(even(1, 100_000), cols, even(1, min(64, cols)), draw.choice(DTYPES))
+        yield Problem.contiguous(even(1, 100_000), cols, even(1, min(64, cols)), draw.choice(MERGED_DTYPES))
 
 
 def random(file: Path, count: int = 200, seed: int = 0) -> None:
@@ -75,14 +65,14 @@ def random(file: Path, count: int = 200, seed: int = 0) -> None:
     for problem, choice in track(list(zip(problems, choices, strict=True))):
         wrong = [fault for name in CHECKED for fault in faults(problem, name, device)]
         timer = measure.timer_for(measure.random_inputs(problem, device))
-        ours, torchs = (timer.median_us(call(run, problem), 5) for run in (autotopk.topk, torch.topk))
+        ours, torchs = (timer.median_us(partial(run, k=problem.k), 5) for run in (autotopk.topk, torch.topk))
         chosen = {"strategy": choice.strategy.name, "config": asdict(choice.config), "step": choice.step}
         rows.append({**shape(problem), **chosen, "gpu_us": ours, "torch_gpu_us": torchs, "problems": wrong})
     write(file, {"seed": seed, "rows": rows}, place)
     ratios = sorted(row["gpu_us"] / row["torch_gpu_us"] for row in rows)
-    mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
     slower, inexact = sum(ratio > 1 for ratio in ratios), sum(bool(row["problems"]) for row in rows)
-    print(f"{count} shapes: {1 / mean:.2f} times torch.topk's speed, slowest {1 / ratios[-1]:.2f}, {slower} slower")
+    speed = 1 / geometric_mean(ratios)
+    print(f"{count} shapes: {speed:.2f} times torch.topk's speed, slowest {1 / ratios[-1]:.2f}, {slower} slower")
     print(f"{inexact} with a wrong answer on {', '.join(CHECKED)}")
 
 
@@ -90,7 +80,7 @@ def sweep(file: Path) -> None:
     """Time every layout on the shapes of the table."""
     strategy, device = registry.get("lane_merge"), torch.device("cuda")
     place = device_of(device)
-    layouts = {problem: every_layout(strategy, problem, place) for problem in (Problem.contiguous(*s) for s in TABLE)}
+    layouts = {problem: every_layout(strategy, problem, place) for problem in table()}
     programs = (strategy.program(config, problem, place) for problem, found in layouts.items() for config in found)
     compile_all(programs, place)
     rows = []
@@ -152,11 +142,6 @@ def faults(problem: Problem, name: str, device: torch.device) -> list[str]:
     x = inputs.make(name, problem.rows, problem.cols, problem.k, dtype, str(device))
     values, indices = autotopk.topk(x, problem.k)
     return [f"{name}: {fault}" for fault in problems_with(x, values, indices, problem.k)]
-
-
-def call(run: Callable[[Tensor, int], Any], problem: Problem) -> measure.Run:
-    """A call on one input."""
-    return lambda x: run(x, problem.k)
 
 
 def shape(problem: Problem) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """TileLang as a compiler to the `Kernel` record: TileLang writes CUDA source, nvcc compiles it; neither needs a GPU."""
 
 import importlib
-import importlib.util
 import os
 import re
 import tempfile
@@ -17,7 +16,7 @@ from autotopk.errors import BuildError
 from autotopk.kernel import Kernel, KernelSource, Parameter, ParameterKind, distribution_version
 from autotopk.launch import POINTERS, scalars
 from autotopk.problem import Problem
-from autotopk.strategy import code_version, package_version
+from autotopk.strategy import folder_version, package_version
 
 PASSES = {
     "tl.disable_shared_memory_reuse": True,
@@ -60,11 +59,7 @@ class TileLangSource(KernelSource):
         The compilers' versions are not part of it: the machine that runs a kept kernel may have neither. TileLang's
         is in the file's name (see `cache_path`); nvcc's would cost a process to ask for, and is left out.
         """
-        module = self.function.partition(":")[0]
-        spec = importlib.util.find_spec(module)
-        if spec is None or spec.origin is None:
-            raise BuildError(f"{module} has no source file")
-        code = "|".join([code_version(Path(spec.origin).parent), *map(package_version, self.shares)])
+        code = "|".join([folder_version(self.function.partition(":")[0]), *map(package_version, self.shares)])
         return f"tilelang|{nvcc.FLAGS}|{PASSES}|{code}|{self!r}"
 
     def cache_path(self, arch: int) -> Path:

@@ -1,7 +1,6 @@
 """Triton as a compiler to the `Kernel` record, on machines with and without a GPU."""
 
 import importlib
-import importlib.util
 import re
 import subprocess
 import tempfile
@@ -12,7 +11,7 @@ from typing import Any
 
 from autotopk.errors import BuildError
 from autotopk.kernel import Kernel, KernelSource, Parameter, ParameterKind, distribution_version
-from autotopk.strategy import code_version
+from autotopk.strategy import folder_version
 
 _KINDS: dict[str, ParameterKind] = {"i32": "int32", "i64": "int64"}
 
@@ -33,11 +32,8 @@ class TritonSource(KernelSource):
 
     def identity(self) -> str:
         """Code of the kernel's folder, specialisation and compiler version, found without importing Triton."""
-        module = self.function.partition(":")[0]
-        spec = importlib.util.find_spec(module)
-        if spec is None or spec.origin is None:
-            raise BuildError(f"{module} has no source file")
-        return f"triton {distribution_version('triton')}|{code_version(Path(spec.origin).parent)}|{self!r}"
+        code = folder_version(self.function.partition(":")[0])
+        return f"triton {distribution_version('triton')}|{code}|{self!r}"
 
     def compile(self, arch: int) -> Kernel:
         """See KernelSource. Any failure inside the compiler becomes a BuildError."""

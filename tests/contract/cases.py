@@ -3,8 +3,8 @@
 import itertools
 import math
 import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from autotopk import inputs, registry
 from autotopk.device import Device
 from autotopk.layout import Layout
-from autotopk.problem import DTYPE_BYTES, VECTOR_BYTES, Problem, vector_width
+from autotopk.problem import DTYPE_BYTES, Problem
 from autotopk.reference import problems_with
 from autotopk.strategy import Config, Strategy
 
@@ -23,6 +23,9 @@ LAYOUTS = ("contiguous", "padded", "aligned", "sliding", "repeated")
 
 BOUNDARIES = sorted({1, *(power + step for power in (2**n for n in range(1, 13)) for step in (-1, 0, 1))})
 """Row lengths around every power of two to 4096."""
+
+GUARD = 64
+"""Elements before and after the outputs that must stay as they are."""
 
 ORDERS = list(itertools.product((True, False), (True, False)))
 """(largest, sorted)."""
@@ -79,11 +82,10 @@ class Case:
 
     def problem(self, x: Tensor, device_type: str) -> Problem:
         """The problem that dispatch would make of the input."""
-        stride = x.stride(0)
-        vector = vector_width(x.data_ptr(), stride, self.cols, x.element_size())
-        aligned = x.data_ptr() % VECTOR_BYTES == 0
-        order = self.largest, self.sorted
-        return Problem(self.rows, self.cols, self.k, self.dtype, device_type, *order, stride, vector, aligned=aligned)
+        layout = Layout.of(x, self.k, -1, self.largest, self.sorted)
+        assert layout is not None
+        assert not layout.copied
+        return replace(layout.problem, device_type=device_type)
 
     def problems_with(self, x: Tensor, answer: tuple[Tensor, Tensor]) -> list[str]:
         """What the oracle says."""
@@ -190,6 +192,21 @@ def turn(strategy: Strategy, case: Case, problem: Problem, device: Device, count
     """One of the sample, another for every case."""
     configs = sample(strategy, problem, device, count)
     return configs[zlib.crc32(str(case).encode()) % len(configs)]
+
+
+def answer_amid_guards(
+    problem: Problem, dtype: torch.dtype, index_dtype: torch.dtype, launch: Callable[[Tensor, Tensor], None]
+) -> tuple[Tensor, Tensor]:
+    """(rows, k) values and indices that `launch` wrote to what started as garbage, and that it wrote nothing else."""
+    count = problem.rows * problem.k
+    values = torch.full((count + 2 * GUARD,), 77, dtype=dtype)
+    indices = torch.full((count + 2 * GUARD,), -7, dtype=index_dtype)
+    inner = slice(GUARD, GUARD + count)
+    launch(values[inner], indices[inner])
+    for memory, garbage in ((values, 77), (indices, -7)):
+        assert (memory[:GUARD] == garbage).all()
+        assert (memory[GUARD + count :] == garbage).all()
+    return values[inner].view(problem.rows, problem.k), indices[inner].view(problem.rows, problem.k)
 
 
 def fill(x: Tensor, patterns: list[int], seed: int) -> Tensor:

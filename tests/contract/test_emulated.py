@@ -25,14 +25,11 @@ from autotopk.kernel import write_atomically
 from autotopk.launch import arguments
 from autotopk.problem import DTYPE_BYTES
 from autotopk.strategy import Config, KernelProgram
-from tests.contract.cases import LAYOUTS, Case
+from tests.contract.cases import LAYOUTS, Case, answer_amid_guards
 from tests.contract.drawn import draw_values
 from tests.emulator.emulator import Emulator
 
 pytestmark = [pytest.mark.requires("g++"), pytest.mark.tilelang]
-
-GUARD = 64
-"""Elements before and after the outputs that must stay as they are."""
 
 ALIGNED = ("contiguous", "aligned", "repeated")
 """Layouts that keep wide loads aligned, if the row's length does."""
@@ -164,20 +161,18 @@ class Emulated:
         assert isinstance(program.source, TileLangSource)
         constants = dict(program.source.constants)
         assert (constants["vector"], constants["streams"]) == (kind.vector, kind.streams)
-        count = problem.rows * problem.k
-        values = torch.full((count + 2 * GUARD,), 77, dtype=x.dtype)
-        indices = torch.full((count + 2 * GUARD,), -7, dtype=torch.int32 if kind.indices_only else torch.int64)
-        inner = slice(GUARD, GUARD + count)
         emulator = self._emulator(program.source)
-        launched = arguments(problem, x, values[inner], indices[inner])
-        if kind.indices_only:
-            launched["values"] = 0
-        emulator(program.grid, launched, seed=seed, preempt=PREEMPTIONS[seed % len(PREEMPTIONS)])
-        for memory, garbage in ((values, 77), (indices, -7)):
-            assert (memory[:GUARD] == garbage).all()
-            assert (memory[GUARD + count :] == garbage).all()
-        found = indices[inner].view(problem.rows, problem.k).long()
-        return x.gather(1, found) if kind.indices_only else values[inner].view(found.shape), found
+
+        def launch(values: Tensor, indices: Tensor) -> None:
+            launched = arguments(problem, x, values, indices)
+            if kind.indices_only:
+                launched["values"] = 0
+            emulator(program.grid, launched, seed=seed, preempt=PREEMPTIONS[seed % len(PREEMPTIONS)])
+
+        index_dtype = torch.int32 if kind.indices_only else torch.int64
+        values, indices = answer_amid_guards(problem, x.dtype, index_dtype, launch)
+        found = indices.long()
+        return x.gather(1, found) if kind.indices_only else values, found
 
     def _emulator(self, source: TileLangSource) -> Emulator:
         if source not in self._loaded:

@@ -15,14 +15,19 @@ from autotopk.device import H100
 from autotopk.launch import arguments
 from autotopk.problem import Problem
 from autotopk.strategy import Config, KernelProgram, Strategy
-from tests.contract.cases import Beside, Case, beside_cases, boundary_cases, input_cases, questions, turn
+from tests.contract.cases import (
+    Beside,
+    Case,
+    answer_amid_guards,
+    beside_cases,
+    boundary_cases,
+    input_cases,
+    questions,
+    turn,
+)
 from tests.contract.drawn import draw_case, draw_values
 
 pytestmark = pytest.mark.interpret
-
-GUARD = 64
-"""Elements before and after the outputs that must stay as they are."""
-
 
 MAX_PROGRAMS = 8
 """Programs run one after another, 30 to 45 ms each."""
@@ -47,16 +52,13 @@ QUESTIONS = [question for question in questions(CASES, H100) if question.values[
 
 def run(program: KernelProgram, problem: Problem, x: Tensor) -> tuple[Tensor, Tensor]:
     """The kernel's answer, from outputs that started as garbage amid guards."""
-    assert isinstance(program.source, TritonSource)
-    count = problem.rows * problem.k
-    values = torch.full((count + 2 * GUARD,), 77, dtype=x.dtype)
-    indices = torch.full((count + 2 * GUARD,), -7, dtype=torch.int64)
-    inner = slice(GUARD, GUARD + count)
-    program.source.interpret(program.grid, arguments(problem, x, values[inner], indices[inner]))
-    for memory, garbage in ((values, 77), (indices, -7)):
-        assert (memory[:GUARD] == garbage).all()
-        assert (memory[GUARD + count :] == garbage).all()
-    return values[inner].view(problem.rows, problem.k), indices[inner].view(problem.rows, problem.k)
+    source = program.source
+    assert isinstance(source, TritonSource)
+
+    def launch(values: Tensor, indices: Tensor) -> None:
+        source.interpret(program.grid, arguments(problem, x, values, indices))
+
+    return answer_amid_guards(problem, x.dtype, torch.int64, launch)
 
 
 def check(strategy: Strategy, config: Config, case: Case, x: Tensor) -> None:

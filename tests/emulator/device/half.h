@@ -2,19 +2,28 @@
 #pragma once
 #include "language.h"
 
-struct half_t {
+template <class Format>
+struct simt_narrow {
   uint16_t storage;
 
-  half_t() = default;
-  SIMT_DEVICE explicit half_t(float value) : storage(rounded(value)) {}
-  SIMT_DEVICE explicit half_t(double value) : half_t(static_cast<float>(value)) {}
-  SIMT_DEVICE explicit half_t(int value) : half_t(static_cast<float>(value)) {}
-  SIMT_DEVICE explicit half_t(unsigned value) : half_t(static_cast<float>(value)) {}
-  SIMT_DEVICE static half_t bitcast(uint16_t bits) { half_t value; value.storage = bits; return value; }
+  simt_narrow() = default;
+  SIMT_DEVICE explicit simt_narrow(float value) : storage(Format::rounded(value)) {}
+  SIMT_DEVICE explicit simt_narrow(double value) : simt_narrow(static_cast<float>(value)) {}
+  SIMT_DEVICE explicit simt_narrow(int value) : simt_narrow(static_cast<float>(value)) {}
+  SIMT_DEVICE explicit simt_narrow(unsigned value) : simt_narrow(static_cast<float>(value)) {}
+  SIMT_DEVICE static simt_narrow bitcast(uint16_t bits) { simt_narrow value; value.storage = bits; return value; }
   SIMT_DEVICE uint16_t raw() const { return storage; }
-  SIMT_DEVICE half_t to_half() const { return *this; }
+  SIMT_DEVICE operator float() const { return Format::widened(storage); }
 
-  SIMT_DEVICE operator float() const {
+  // each format has the one that is named for it
+  SIMT_DEVICE simt_narrow to_half() const requires Format::is_half { return *this; }
+  SIMT_DEVICE simt_narrow to_nv_bfloat16() const requires(!Format::is_half) { return *this; }
+};
+
+struct simt_half {
+  static constexpr bool is_half = true;
+
+  SIMT_DEVICE static float widened(uint16_t storage) {
     uint32_t sign = (storage & 0x8000u) << 16, rest = storage & 0x7FFFu;
     if (rest >= 0x7C00) return simt_value<float>(sign | 0x7F800000u | (rest & 0x3FF) << 13);
     // Scaling by 2^112 moves the exponent's bias from 15 to 127, for subnormal numbers too.
@@ -32,18 +41,10 @@ struct half_t {
   }
 };
 
-struct bfloat16_t {
-  uint16_t storage;
+struct simt_bfloat16 {
+  static constexpr bool is_half = false;
 
-  bfloat16_t() = default;
-  SIMT_DEVICE explicit bfloat16_t(float value) : storage(rounded(value)) {}
-  SIMT_DEVICE explicit bfloat16_t(double value) : bfloat16_t(static_cast<float>(value)) {}
-  SIMT_DEVICE explicit bfloat16_t(int value) : bfloat16_t(static_cast<float>(value)) {}
-  SIMT_DEVICE explicit bfloat16_t(unsigned value) : bfloat16_t(static_cast<float>(value)) {}
-  SIMT_DEVICE static bfloat16_t bitcast(uint16_t bits) { bfloat16_t value; value.storage = bits; return value; }
-  SIMT_DEVICE uint16_t raw() const { return storage; }
-  SIMT_DEVICE bfloat16_t to_nv_bfloat16() const { return *this; }
-  SIMT_DEVICE operator float() const { return simt_value<float>(uint64_t{storage} << 16); }
+  SIMT_DEVICE static float widened(uint16_t storage) { return simt_value<float>(uint64_t{storage} << 16); }
 
   static uint16_t rounded(float value) {
     auto bits = static_cast<uint32_t>(simt_bits(value));
@@ -52,6 +53,8 @@ struct bfloat16_t {
   }
 };
 
+using half_t = simt_narrow<simt_half>;
+using bfloat16_t = simt_narrow<simt_bfloat16>;
 using half = half_t;
 using __half = half_t;
 using __nv_bfloat16 = bfloat16_t;
