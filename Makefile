@@ -3,7 +3,7 @@
 
 ifdef PYTHON
 export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
-READY := autotopk/_launcher.abi3.so
+READY := autotopk/runtime/_launcher.abi3.so
 else
 PYTHON := .venv/bin/python
 READY := .venv/installed
@@ -43,7 +43,7 @@ format: venv
 venv: .venv/installed
 
 # torch first and alone: resolved with the rest, another release of it may be tried, which costs gigabytes.
-.venv/installed: pyproject.toml constraints.txt autotopk/_launcher.c
+.venv/installed: pyproject.toml constraints.txt autotopk/runtime/_launcher.c
 	test -x .venv/bin/python || python3 -m venv .venv
 	.venv/bin/python -m pip install --quiet -c constraints.txt torch
 	.venv/bin/python -m pip install --quiet -c constraints.txt -e ".[tilelang,dev]"
@@ -53,9 +53,9 @@ venv: .venv/installed
 	$(PYTHON) -m pip install --quiet --no-deps --target $@ triton==$*
 
 # What an installation does, for interpreters that nothing is installed into. Without a compiler, calls cost more.
-autotopk/_launcher.abi3.so: autotopk/_launcher.c
+autotopk/runtime/_launcher.abi3.so: autotopk/runtime/_launcher.c
 	-$(CC) -O2 -shared -fPIC -I$(shell $(PYTHON) -c "import sysconfig; print(sysconfig.get_path('include'))") $< -o $@ -ldl
 
 clean:
-	rm -rf build dist *.egg-info .hypothesis .*_cache autotopk/*.so .venv/installed
+	rm -rf build dist *.egg-info .hypothesis .*_cache autotopk/runtime/*.so .venv/installed
 	find . -name __pycache__ -not -path "./.venv/*" -prune -exec rm -rf {} +

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-from autotopk.api import reload, topk
 from autotopk.errors import AutotopkError, AutotopkWarning
-from autotopk.explain import Explanation, explain, explain_problem
-from autotopk.indices import topk_indices
 from autotopk.problem import Problem
+from autotopk.runtime.api import reload, topk
+from autotopk.runtime.explain import Explanation, explain, explain_problem
+from autotopk.runtime.indices import topk_indices
 
 if TYPE_CHECKING:
-    from autotopk.tuner import tune
+    from autotopk.tuning.tuner import tune
 
 __all__ = [
     "AutotopkError",
@@ -28,7 +28,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """`tune` and `__version__` on first use: they import what run time does without."""
     if name == "tune":
-        from autotopk.tuner import tune
+        from autotopk.tuning.tuner import tune
 
         return tune
     if name == "__version__":

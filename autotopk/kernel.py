@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -12,16 +10,34 @@ from typing import Literal
 
 from autotopk import settings
 from autotopk.errors import BuildError
+from autotopk.files import write_atomically
+from autotopk.problem import Problem
 
 ParameterKind = Literal["pointer", "int32", "int64"]
+
+POINTERS = ("x", "values", "indices")
+"""The tensors a kernel may ask for, in the order of a launch's addresses."""
 
 FORMAT = 1
 """Layout of a cached kernel file; files of another format are compiled again."""
 
 
+def scalars(problem: Problem) -> dict[str, int]:
+    """The numbers a kernel may ask for, by name. "null" is an empty pointer."""
+    return {
+        "rows": problem.rows,
+        "cols": problem.cols,
+        "k": problem.k,
+        "row_stride": problem.row_stride,
+        "col_stride": problem.col_stride,
+        "inner": problem.inner,
+        "null": 0,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a kernel, by its name in the vocabulary of `autotopk.launch.arguments`."""
+    """One parameter of a kernel, by its name among `POINTERS` and `scalars`."""
 
     name: str
     kind: ParameterKind
@@ -98,20 +114,6 @@ class KernelSource(ABC):
         except OSError:
             pass  # a read-only or full cache only costs the next process a compile
         return kernel
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the old or the new one, whole, also when several processes write."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 @cache

@@ -22,15 +22,19 @@ import torch
 from rich.progress import track
 
 import autotopk
-from autotopk import bench, dispatch, inputs, launch, measure, registry
+from autotopk import registry
+from autotopk.cli import bench
 from autotopk.device import Device, device_of
 from autotopk.errors import BuildError
 from autotopk.kernel import KernelSource
+from autotopk.oracle import inputs
+from autotopk.oracle.reference import problems_with
 from autotopk.problem import Problem
-from autotopk.reference import problems_with
+from autotopk.runtime import dispatch, launch
 from autotopk.strategies._short_rows import MERGED_DTYPES, reasons_unmerged
 from autotopk.strategies.lane_merge import LaneMergeConfig
 from autotopk.strategy import Config, KernelProgram, Strategy, config_json
+from autotopk.tuning import timing
 from autotopk.workloads import tagged
 
 CHECKED = ("random", "ties", "all_equal", "nan", "minus_inf_padding")
@@ -64,7 +68,7 @@ def random(file: Path, count: int = 200, seed: int = 0) -> None:
     rows = []
     for problem, choice in track(list(zip(problems, choices, strict=True))):
         wrong = [fault for name in CHECKED for fault in faults(problem, name, device)]
-        timer = measure.timer_for(measure.random_inputs(problem, device))
+        timer = timing.timer_for(timing.random_inputs(problem, device))
         ours, torchs = (timer.median_us(partial(run, k=problem.k), 5) for run in (autotopk.topk, torch.topk))
         chosen = {"strategy": choice.strategy.name, "config": asdict(choice.config), "step": choice.step}
         rows.append({**shape(problem), **chosen, "gpu_us": ours, "torch_gpu_us": torchs, "problems": wrong})
@@ -85,7 +89,7 @@ def sweep(file: Path) -> None:
     compile_all(programs, place)
     rows = []
     for problem, configs in track(layouts.items()):
-        timer, space = measure.timer_for(measure.random_inputs(problem, device)), strategy.space(problem, place)
+        timer, space = timing.timer_for(timing.random_inputs(problem, device)), strategy.space(problem, place)
         runs = {one: launch.bind(strategy.program(one, problem, place), problem, place) for one in configs}
         times = {one: timer.median_us(run, 5) for one, run in runs.items()}
         choice = dispatch.choose(problem, place)

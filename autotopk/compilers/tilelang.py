@@ -13,8 +13,15 @@ from typing import Any
 
 from autotopk.compilers import nvcc
 from autotopk.errors import BuildError
-from autotopk.kernel import Kernel, KernelSource, Parameter, ParameterKind, distribution_version
-from autotopk.launch import POINTERS, scalars
+from autotopk.kernel import (
+    POINTERS,
+    Kernel,
+    KernelSource,
+    Parameter,
+    ParameterKind,
+    distribution_version,
+    scalars,
+)
 from autotopk.problem import Problem
 from autotopk.strategy import folder_version, package_version
 

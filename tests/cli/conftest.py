@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from autotopk.cli import app
+from autotopk.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 SMALL = ("--rows", "4", "--cols", "256", "-k", "8")

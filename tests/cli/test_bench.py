@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import autotopk
-from autotopk.bench import Row, summaries
+from autotopk.cli.bench import Row, summaries
 from autotopk.device import cpu_device
 from tests.cli.conftest import SMALL, Cli
 

@@ -14,7 +14,7 @@ COMMANDS = ("tune", "show", "explain", "export", "import", "bench", "doctor")
 def test_help_loads_neither_databases_nor_compilers() -> None:
     code = f"""
 import sys
-from autotopk.cli import app
+from autotopk.cli.app import app
 for command in [[], *([command] for command in {COMMANDS!r})]:
     app([*command, "--help"], standalone_mode=False)
 print(sorted({{"sqlalchemy", "optuna", "triton", "tilelang"}} & {{*sys.modules}}))

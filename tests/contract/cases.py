@@ -11,11 +11,12 @@ import torch
 from _pytest.mark import ParameterSet
 from torch import Tensor
 
-from autotopk import inputs, registry
+from autotopk import registry
 from autotopk.device import Device
-from autotopk.layout import Layout
+from autotopk.oracle import inputs
+from autotopk.oracle.reference import problems_with
 from autotopk.problem import DTYPE_BYTES, Problem
-from autotopk.reference import problems_with
+from autotopk.runtime.layout import Layout
 from autotopk.strategy import Config, Strategy
 
 LAYOUTS = ("contiguous", "padded", "aligned", "sliding", "repeated")

@@ -5,8 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotopk import launch, registry
+from autotopk import registry
 from autotopk.device import cpu_device
+from autotopk.runtime import launch
 from tests.contract.cases import Case, boundary_cases, input_cases, questions, sample
 from tests.contract.drawn import draw_case, draw_values
 

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from autotopk import inputs, launch, registry
+from autotopk import registry
 from autotopk.device import H100, cuda_device
 from autotopk.errors import BuildError
 from autotopk.kernel import KernelSource
+from autotopk.oracle import inputs
 from autotopk.problem import DTYPE_BYTES, Problem
+from autotopk.runtime import launch
 from autotopk.strategy import Config, KernelProgram, Strategy
 from tests.conftest import share_kernels
 from tests.contract.cases import (

@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from autotopk import dispatch, registry
-from autotopk.candidate import aside, candidates
+from autotopk import registry
 from autotopk.device import H100, Device, cpu_device
 from autotopk.errors import AutotopkWarning, UnsupportedProblemError
-from autotopk.kernel import write_atomically
+from autotopk.files import write_atomically
 from autotopk.problem import DTYPE_BYTES, Problem
+from autotopk.runtime import dispatch
 from autotopk.strategies._radix import program
 from autotopk.strategy import HostProgram, KernelProgram, Strategy, code_version, config_json
+from autotopk.tuning.candidates import aside, candidates
 
 OLD_GPU = Device("cuda", "NVIDIA Tesla T4", (7, 5), 40, 4 << 20, 15, 64 << 10)
 SMALL_GPU = Device("cuda", "NVIDIA GeForce RTX 4090", (8, 9), 128, 72 << 20, 24, 99 << 10)

@@ -18,12 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from autotopk import inputs, registry
+from autotopk import registry
 from autotopk.compilers.tilelang import TileLangSource
 from autotopk.device import H100
-from autotopk.kernel import write_atomically
-from autotopk.launch import arguments
+from autotopk.files import write_atomically
+from autotopk.oracle import inputs
 from autotopk.problem import DTYPE_BYTES
+from autotopk.runtime.launch import arguments
 from autotopk.strategy import Config, KernelProgram
 from tests.contract.cases import LAYOUTS, Case, answer_amid_guards
 from tests.contract.drawn import draw_values

@@ -12,8 +12,8 @@ from torch import Tensor
 from autotopk import registry
 from autotopk.compilers.triton import TritonSource
 from autotopk.device import H100
-from autotopk.launch import arguments
 from autotopk.problem import Problem
+from autotopk.runtime.launch import arguments
 from autotopk.strategy import Config, KernelProgram, Strategy
 from tests.contract.cases import (
     Beside,

@@ -47,7 +47,7 @@ def test_holds_one_package_with_its_data(wheel: Path, source: Path) -> None:
 @pytest.mark.requires("cc")
 def test_serves_every_later_python(wheel: Path) -> None:
     assert "-cp311-abi3-" in wheel.name
-    assert "autotopk/_launcher.abi3.so" in ZipFile(wheel).namelist()
+    assert "autotopk/runtime/_launcher.abi3.so" in ZipFile(wheel).namelist()
 
 
 def test_works_from_an_empty_folder(wheel: Path, tmp_path: Path, python: Python) -> None:

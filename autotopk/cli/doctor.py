@@ -1,0 +1,158 @@
+"""What is installed, what it can do on the devices here, and which winners would be served."""
+
+import importlib.util
+import os
+import shutil
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from autotopk import registry, settings
+from autotopk.cli.transfer import layers
+from autotopk.compilers import nvcc
+from autotopk.compilers.tilelang import reasons_unbuildable
+from autotopk.device import Device, cpu_device, cuda_device
+from autotopk.errors import ArtifactError, AutotopkError, AutotopkWarning, DatabaseError
+from autotopk.kernel import distribution_version
+from autotopk.strategy import Strategy
+from autotopk.tuning_db import artifact
+from autotopk.tuning_db.records import Winner
+from autotopk.workloads import tagged
+
+Level = Literal["ok", "note", "warning", "broken"]
+"""A note needs nothing done, a warning costs speed, something broken needs a hand."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report."""
+
+    section: str
+    level: Level
+    text: str
+
+
+def examine() -> Iterator[Finding]:
+    """Every finding, in the order in which they are read best. Never raises for what it finds."""
+    devices = [cpu_device(), *(cuda_device(index) for index in range(torch.cuda.device_count()))]
+    yield from _software()
+    yield from _devices(devices)
+    yield from _strategies(devices)
+    yield from _winners(devices)
+    yield from _storage()
+
+
+def _software() -> Iterator[Finding]:
+    section = "software"
+    yield Finding(section, "ok", f"autotopk {distribution_version('autotopk')}, torch {torch.__version__}")
+    for compiler in ("triton", "tilelang"):
+        version = distribution_version(compiler)
+        absent = version == "absent"
+        yield Finding(section, "note" if absent else "ok", f"{compiler} {version}")
+    for tool, path, purpose in (
+        ("nvcc", nvcc.find(), "compiles TileLang kernels"),
+        ("cc", shutil.which("cc"), "builds the C launcher"),
+    ):
+        yield Finding(section, "ok" if path else "note", f"{tool}: {path or f'not found ({purpose})'}")
+    for reason in reasons_unbuildable():
+        yield Finding(section, "note", f"TileLang kernels cannot be compiled here: {reason}")
+    built = importlib.util.find_spec("autotopk.runtime._launcher") is not None
+    yield Finding(section, "ok" if built else "note", f"C launcher extension {'built' if built else 'not built'}")
+
+
+def _devices(devices: list[Device]) -> Iterator[Finding]:
+    for device in devices:
+        yield Finding("devices", "ok", device.fingerprint)
+    if len(devices) == 1:
+        yield Finding("devices", "note", "no CUDA device: torch.topk's CPU operators are all that can be tuned here")
+
+
+def _strategies(devices: list[Device]) -> Iterator[Finding]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", AutotopkWarning)
+        available = registry.available()
+    for warning in caught:
+        yield Finding("strategies", "warning", str(warning.message))
+    for device in dict.fromkeys(devices):
+        for strategy in available:
+            yield _ability(strategy, device)
+
+
+def _ability(strategy: Strategy, device: Device) -> Finding:
+    """How many of the device's usual workloads the strategy serves, and its commonest reasons not to."""
+    tag = "seeds" if device.type == "cuda" else "ci"
+    answers = [strategy.reasons_unsupported(w.problem(device.type), device) for w in tagged(tag)]
+    reasons = Counter(reason for answer in answers for reason in answer)
+    able = sum(not answer for answer in answers)
+    text = f"{strategy.name} on {device.name}: able for {able} of {len(answers)} {tag} workloads"
+    if reasons:
+        text += "; not: " + "; ".join(reason for reason, _ in reasons.most_common(3))
+    unbuildable = strategy.reasons_unbuildable() if able else []
+    if unbuildable:
+        text += "; only with kernels compiled before: " + "; ".join(unbuildable)
+    return Finding("strategies", "ok" if able and not unbuildable else "note", text)
+
+
+def _winners(devices: list[Device]) -> Iterator[Finding]:
+    for layer, path in layers():
+        if path is None:
+            yield Finding(
+                "winners", "note", f"{layer}: {'off (AUTOTOPK_SHIPPED=0)' if layer == 'shipped' else 'not set'}"
+            )
+        elif not path.exists() and layer != "AUTOTOPK_DB":
+            yield Finding("winners", "note", f"{layer}: none at {path}")
+        else:
+            yield _layer(layer, path, devices)
+
+
+def _layer(layer: str, path: Path, devices: list[Device]) -> Finding:
+    try:
+        winners = artifact.read(path)
+    except ArtifactError as error:
+        return Finding("winners", "broken", f"{layer}: {path}: {error}")
+    here = {device.fingerprint for device in devices}
+    ours = [winner for winner in winners if winner.device in here]
+    text = f"{layer}: {path}: {len(winners)} winners, {len(ours)} for the devices here"
+    if troubles := Counter(filter(None, map(_trouble, ours))):
+        text += "; " + ", ".join(f"{count} {trouble}" for trouble, count in troubles.items())
+        return Finding("winners", "warning", text + "; `autotopk tune` measures them again")
+    return Finding("winners", "ok", text)
+
+
+def _trouble(winner: Winner) -> str | None:
+    """What keeps a winner from being served as it was measured."""
+    try:
+        strategy = registry.get(winner.strategy)
+        strategy.parse_config(winner.config)
+    except AutotopkError:
+        return f"not served ({winner.strategy}, or its configuration, is unknown here)"
+    return None if strategy.version == winner.version else f"stale ({winner.strategy} has changed since)"
+
+
+def _storage() -> Iterator[Finding]:
+    yield _database(settings.database_path())
+    folder = settings.cache_dir()
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        yield Finding("storage", "ok", f"cache folder {folder} is writable")
+    else:
+        yield Finding("storage", "warning", f"cache folder {folder} is not writable: every process compiles again")
+
+
+def _database(path: Path) -> Finding:
+    if not path.exists():
+        return Finding("storage", "note", f"no tuning database at {path} yet; `autotopk tune` makes it")
+    from autotopk.tuning_db.store import Store
+
+    try:
+        with Store.open(path, read_only=True) as store:
+            devices, measurements, winners = store.devices(), len(store.measurements()), len(store.winners())
+    except DatabaseError as error:
+        return Finding("storage", "broken", f"tuning database {path}: {error}")
+    text = f"tuning database {path}: {measurements} measurements, {winners} winners; devices: {len(devices)}"
+    return Finding("storage", "ok", text)

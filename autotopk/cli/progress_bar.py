@@ -1,0 +1,100 @@
+"""A tuner's or a benchmark's progress: a line for each workload, and below them a bar where there is a terminal."""
+
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from autotopk.cli.tables import short_config, times_faster
+from autotopk.tuning.events import (
+    CandidateMeasured,
+    Event,
+    TuneStarted,
+    WorkloadFinished,
+    WorkloadResult,
+    WorkloadStarted,
+)
+
+
+class Display:
+    """Shows what a long command is at; without a terminal the lines alone."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[eta]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("starting", total=None, eta="")
+        self._index = 0
+        self._new = 1
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def line(self, text: str) -> None:
+        """Print a line above the bar."""
+        self.console.print(text, soft_wrap=True)
+
+    def step(self, description: str, done: int, total: int) -> None:
+        """Move the bar."""
+        self._progress.update(self._task, description=description, completed=done, total=total)
+
+    def tuner_event(self, event: Event) -> None:
+        """Show an event of the tuner."""
+        match event:
+            case TuneStarted():
+                budget = "" if event.budget_s is None else f", within {_duration(event.budget_s)}"
+                self.line(f"tuning {event.workloads} workloads on {event.device}{budget}")
+                for strategy, reasons in event.aside.items():
+                    self.line(escape(f"{strategy} steps aside, but for kernels compiled before: {'; '.join(reasons)}"))
+                self._progress.update(self._task, total=event.workloads)
+            case WorkloadStarted():
+                self._index, self._new = event.index, max(1, event.new)
+                self._progress.update(self._task, description=str(event.workload), completed=event.index)
+            case CandidateMeasured():
+                self._progress.update(self._task, completed=self._index + min(1.0, event.done / self._new))
+            case WorkloadFinished():
+                total = self._progress.tasks[self._task].total or 0
+                eta = f"about {_duration(event.eta_s)} left" if event.eta_s else ""
+                self._progress.update(self._task, completed=event.index + 1, eta=eta)
+                self.line(f"{escape(f'[{event.index + 1}/{total:.0f}]')} {_told(event.result)}" + (eta and f"; {eta}"))
+
+
+def _told(result: WorkloadResult) -> str:
+    """A workload's result in one line."""
+    parts = [f"{result.workload}: {result.outcome}"]
+    if winner := result.winner:
+        parts.append(
+            f"{winner.strategy} {short_config(winner.config)} {winner.time_us:.1f} us, {times_faster(winner.ratio)}"
+        )
+    if tried := sum((result.measured or {}).values()):
+        parts.append(f"{tried} tried in {_duration(result.seconds)}")
+    if result.error:
+        parts.append(result.error)
+    return escape(", ".join(parts))
+
+
+def _duration(seconds: float) -> str:
+    return (
+        f"{seconds:.1f} s"
+        if seconds < 10
+        else f"{seconds:.0f} s"
+        if seconds < 100
+        else str(timedelta(seconds=round(seconds)))
+    )

@@ -1,0 +1,113 @@
+"""Winners on their way between files: where they are found, exported to and imported from."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from autotopk import settings
+from autotopk.cli.arguments import fingerprint, parse_fingerprint
+from autotopk.errors import ArtifactError, DatabaseError
+from autotopk.runtime import dispatch
+from autotopk.tuning_db import artifact
+from autotopk.tuning_db.records import Measurement, Winner
+
+
+def layers() -> tuple[tuple[str, Path | None], ...]:
+    """The winners files of run time, the first to be asked first; None is one that is not set."""
+    return (
+        ("AUTOTOPK_DB", settings.deployed_winners_path()),
+        ("user cache", settings.user_winners_path()),
+        ("shipped", settings.shipped_winners_path()),
+    )
+
+
+def known_devices() -> list[str]:
+    """Fingerprints of all devices that run time has winners for."""
+    found = set()
+    for _, path in layers():
+        if path is not None and path.exists():
+            with suppress(ArtifactError):
+                found |= {winner.device for winner in artifact.read(path)}
+    return sorted(found)
+
+
+def served() -> list[Winner]:
+    """What run time would serve on every device: the layers merged key by key."""
+    devices = map(parse_fingerprint, known_devices())
+    return [winner for device in devices for winner in dispatch.winners_for(device).by_key.values()]
+
+
+def winners(database: Path | None, device: str | None) -> tuple[list[Winner], str]:
+    """Winners, and where they are from.
+
+    That is the named tuning database or winners file, else the user's tuning database, else, where there is none,
+    what run time serves. Raises DatabaseError, SelectionError.
+    """
+    path = database or settings.database_path()
+    if database is None and not path.exists():
+        found, source = served(), "the winners that run time serves"
+    else:
+        found, source = _read(path), str(path)
+    if device is not None:
+        wanted = fingerprint(device, (winner.device for winner in found))
+        found = [winner for winner in found if winner.device == wanted]
+    return found, source
+
+
+def measurements(database: Path | None, device: str | None) -> tuple[list[Measurement], str]:
+    """Everything measured, and where it is stored. Raises DatabaseError, SelectionError."""
+    from autotopk.tuning_db.store import Store
+
+    path = database or settings.database_path()
+    if is_artifact(path):
+        raise DatabaseError(f"{path} holds winners, not the measurements behind them")
+    with Store.open(path, read_only=True) as store:
+        wanted = device and fingerprint(device, store.devices())
+        return store.measurements(device=wanted), str(path)
+
+
+def export(winners: Sequence[Winner], path: Path) -> list[Path]:
+    """Publish winners; answers the files written, the artifact first. Raises ArtifactError."""
+    if not winners:
+        raise ArtifactError(f"there are no winners to write to {path}; `autotopk tune` makes some")
+    artifact.publish(winners, path)
+    return [path, path.with_suffix(".json"), path.with_name(f"{path.name}.sha256")]
+
+
+def import_measurements(other: Path, database: Path | None) -> tuple[int, list[Winner]]:
+    """Merge another tuning database into ours and publish the user's winners again.
+
+    Answers how many measurements were new, and the winners. Raises DatabaseError, ArtifactError.
+    """
+    from autotopk.tuning_db.store import Store
+
+    if is_artifact(other):
+        raise DatabaseError(
+            f"{other} holds winners, not the measurements behind them: serve from it with AUTOTOPK_DB={other}, "
+            "or import the tuning database that it was exported from"
+        )
+    with Store.open(database or settings.database_path()) as store:
+        new = store.merge(other)
+        found = store.winners()
+    artifact.publish(found, settings.user_winners_path())
+    dispatch.reload()
+    return new, found
+
+
+def is_artifact(path: Path) -> bool:
+    """Whether a file is a winners artifact."""
+    try:
+        artifact.read(path)
+    except ArtifactError:
+        return False
+    return True
+
+
+def _read(path: Path) -> list[Winner]:
+    """The winners of a tuning database, or of an artifact."""
+    from autotopk.tuning_db.store import Store
+
+    if is_artifact(path):
+        return list(artifact.read(path))
+    with Store.open(path, read_only=True) as store:
+        return store.winners()

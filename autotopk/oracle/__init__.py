@@ -1,0 +1,1 @@
+"""What a right answer is, and the inputs to try it on."""

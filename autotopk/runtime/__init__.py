@@ -1,0 +1,1 @@
+"""The run walk: from a tensor to a plan to a launch."""

@@ -1,0 +1,81 @@
+"""What `topk` would run, and why."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor
+
+from autotopk.device import Device, device_of
+from autotopk.problem import Problem
+from autotopk.runtime import dispatch
+from autotopk.runtime.dispatch import Choice
+from autotopk.runtime.layout import Layout
+from autotopk.strategy import config_json
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `topk` would run for a problem, and why."""
+
+    problem: Problem
+    device: Device
+    choice: Choice
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain data."""
+        choice, winner = self.choice, self.choice.winner
+        return {
+            "problem": asdict(self.problem),
+            "device": self.device.fingerprint,
+            "step": choice.step,
+            "strategy": choice.strategy.name,
+            "config": asdict(choice.config),
+            "stale": choice.stale,
+            "measured_for": None if winner is None else str(winner.key),
+            "time_us": None if winner is None else winner.time_us,
+            "ratio": None if winner is None else winner.ratio,
+            "rejected": list(choice.rejected),
+        }
+
+    def __str__(self) -> str:
+        choice, winner = self.choice, self.choice.winner
+        lines = [
+            f"{self.problem}",
+            f"  runs {choice.strategy.name} {config_json(choice.config)}",
+            f"  by {choice.step}",
+        ]
+        if winner is not None:
+            lines[-1] += (
+                f": measured {winner.time_us:.1f} us at {winner.key}, {1 / winner.ratio:.2f}x torch.topk's speed"
+            )
+            if winner.runner_up and winner.gap is not None:
+                lines.append(f"  ahead of {winner.runner_up} by {winner.gap:.1%}")
+        if choice.stale:
+            lines.append("  stale: the strategy's code changed since; tune again")
+        lines += [f"  not {reason}" for reason in choice.rejected]
+        return "\n".join(lines)
+
+
+def explain(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Explanation:
+    """What `topk` would run for these arguments, by which step of the order of choice.
+
+    Raises:
+        ValueError: torch.topk answers itself (0-d, empty, k = 0, bad arguments, other dtypes and devices).
+    """
+    layout = Layout.of(input, k, dim, largest, sorted)
+    if layout is None:
+        raise ValueError(
+            f"torch.topk answers k={k}, dim={dim} of a {input.dtype} tensor of {tuple(input.shape)} itself"
+        )
+    device = device_of(input.device)
+    explanations = (
+        Explanation(way.problem, device, choice)
+        for way in layout.ways(input)
+        for choice in dispatch.candidates(way.problem, device)
+    )
+    return next(explanations)
+
+
+def explain_problem(problem: Problem, device: Device) -> Explanation:
+    """`explain` without a tensor."""
+    return Explanation(problem, device, dispatch.choose(problem, device))

@@ -1,0 +1,1 @@
+"""The tune walk: from workloads to measurements to winners."""

@@ -1,0 +1,139 @@
+"""What a tuner's worker process does with candidates: build, check against the oracle, time.
+
+Nothing is timed that was not checked in this very process. Inputs are shared by all candidates of a problem.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from autotopk import registry
+from autotopk.device import device_of
+from autotopk.errors import AutotopkError
+from autotopk.oracle.inputs import make, names_for
+from autotopk.oracle.reference import problems_with
+from autotopk.problem import Problem
+from autotopk.runtime.launch import bind
+from autotopk.tuning.candidates import Candidate
+from autotopk.tuning.timing import Sample, Timer, random_inputs, timer_for
+
+GATE_INPUTS = ("all_equal", "narrow", "ties", "ascending", "minus_inf_padding", "infinities", "nan", "few_nan")
+"""What every candidate must answer rightly before it is timed, besides random data of the full size."""
+
+GATE_BYTES = 32 << 20
+"""Largest input of those: rows are cut to fit, so that the check stays cheap on large shapes."""
+
+WORST_SAMPLES = 3
+"""Samples of each adversarial input."""
+
+Run = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+class WrongAnswerError(AutotopkError):
+    """A candidate's answer differs from torch.topk's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Screening:
+    """A quick look at a checked candidate: microseconds of one call, sample by sample beside torch.topk's."""
+
+    samples_us: tuple[float, ...]
+    control_us: tuple[float, ...]
+    cold: bool
+
+
+class Judge:
+    """One problem on one device at a time, with its inputs, torch.topk, and the candidates that were built for it."""
+
+    def __init__(self, problem: Problem, device: torch.device) -> None:
+        self.problem = problem
+        self._device = device
+        self._dtype: torch.dtype = getattr(torch, problem.dtype)
+        self._timer: Timer = timer_for(random_inputs(problem, device))
+        self._runs: dict[Candidate, Run] = {}
+        self._samples: dict[Candidate, Sample] = {}
+        self._gate_inputs: dict[tuple[str, int], Tensor] = {}
+        topk = partial(torch.topk, k=problem.k, dim=-1, largest=problem.largest, sorted=problem.sorted)
+        self._control = self._timer.prepare(topk)
+        for _ in range(3):
+            self._control()  # clocks come up
+
+    def screen(self, candidate: Candidate, samples: int) -> Screening:
+        """Build, check and time a candidate a few times in turn with torch.topk.
+
+        Raises UnknownStrategyError or UnsupportedProblemError, BuildError, WrongAnswerError, MeasurementError, and
+        whatever the candidate itself raises.
+        """
+        sample = self._timer.prepare(self._run(candidate))
+        pairs = [(sample(), self._control()) for _ in range(samples)]
+        mine, control = zip(*pairs, strict=True)
+        return Screening(mine, control, self._timer.cold)
+
+    def sample(self, candidate: Candidate | None) -> float:
+        """Microseconds of one call of a candidate, or of torch.topk. Raises what `screen` raises."""
+        if candidate is None:
+            return self._control()
+        if candidate not in self._samples:
+            self._samples[candidate] = self._timer.prepare(self._run(candidate))
+        return self._samples[candidate]()
+
+    def worst_ratio(self, candidate: Candidate) -> float:
+        """The slowest adversarial input as a ratio to random input; the answers to all of them are checked.
+
+        Spoils the inputs: ask nothing after it. Raises what `screen` raises.
+        """
+        self.sample(candidate)
+        sample = self._samples[candidate]
+        usual = median(sample() for _ in range(WORST_SAMPLES))
+        worst = usual
+        for name in names_for(self._dtype):
+            adversary = self._make(name, self.problem.rows)
+            self._check(self._runs[candidate], self.problem, name, adversary)
+            self._timer.fill(adversary)
+            worst = max(worst, median(sample() for _ in range(WORST_SAMPLES)))
+        return worst / usual
+
+    def _run(self, candidate: Candidate) -> Run:
+        """The candidate's call, built and checked on first use."""
+        if candidate not in self._runs:
+            run = self._bind(candidate, self.problem)
+            self._check(run, self.problem, "random", self._timer.inputs[0])
+            self._check_adversaries(candidate, run)
+            self._runs[candidate] = run
+        return self._runs[candidate]
+
+    def _bind(self, candidate: Candidate, problem: Problem) -> Run:
+        device = device_of(self._device)
+        return bind(candidate.program(problem, device), problem, device)
+
+    def _check_adversaries(self, candidate: Candidate, run: Run) -> None:
+        problem = self._cut(candidate)
+        if problem != self.problem:
+            run = self._bind(candidate, problem)
+        for name in GATE_INPUTS:
+            if name in names_for(self._dtype):
+                if (name, problem.rows) not in self._gate_inputs:
+                    self._gate_inputs[name, problem.rows] = self._make(name, problem.rows)
+                self._check(run, problem, name, self._gate_inputs[name, problem.rows])
+
+    def _cut(self, candidate: Candidate) -> Problem:
+        """The problem with no more rows than `GATE_BYTES` hold, where the candidate serves that."""
+        rows = max(1, GATE_BYTES // (self.problem.cols * self.problem.itemsize))
+        cut = replace(self.problem, rows=min(rows, self.problem.rows))
+        strategy, device = registry.get(candidate.strategy), device_of(self._device)
+        able = not strategy.reasons_unsupported(cut, device)
+        valid = able and strategy.valid(strategy.parse_config(candidate.config), cut, device)
+        return cut if valid else self.problem
+
+    def _check(self, run: Run, problem: Problem, name: str, x: Tensor) -> None:
+        values, indices = run(x)
+        wrong = problems_with(x, values, indices, problem.k, largest=problem.largest, sorted=problem.sorted)
+        if wrong:
+            raise WrongAnswerError(f"on {name!r}, {problem}: {'; '.join(wrong)}")
+
+    def _make(self, name: str, rows: int) -> Tensor:
+        return make(name, rows, self.problem.cols, self.problem.k, self._dtype, str(self._device))

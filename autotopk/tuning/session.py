@@ -1,0 +1,266 @@
+"""One workload's turn: screen its candidates, race the best, name the winner and its worst input."""
+
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from autotopk.errors import MeasurementError
+from autotopk.key import TuningKey
+from autotopk.problem import Problem
+from autotopk.tuning.candidates import Candidate
+from autotopk.tuning.compile_pool import Build, Builds
+from autotopk.tuning.events import CandidateMeasured, Event, WorkloadOutcome, WorkloadResult, WorkloadStarted
+from autotopk.tuning.log import History, candidate_of
+from autotopk.tuning.race import DROP, Race, estimate, survivors
+from autotopk.tuning.search import Search
+from autotopk.tuning.worker import Worker
+from autotopk.tuning_db.records import Environment, Measurement, Stage, Status, Winner
+from autotopk.tuning_db.store import Store
+from autotopk.tuning_db.winners import Evidence, derive
+from autotopk.workloads import Workload
+
+SCREENING = 0.6
+"""Share of a workload's device time after which screening makes way for the race."""
+
+LEAST_ROUNDS = 3
+"""Rounds of a race that no budget cuts off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much to measure."""
+
+    seconds_per_workload: float
+    """Of the default budget."""
+    trials: int
+    """Most candidates measured where there are too many to enumerate."""
+    samples: int
+    """Of a screening."""
+    rounds: tuple[int, int]
+    """Fewest and most of a race."""
+    contenders: int | None
+    """Most in a race; none for all that were screened well, none of whom retires."""
+
+
+EFFORTS = {
+    "quick": Effort(7.5, 60, 3, (7, 15), 12),
+    "full": Effort(60.0, 250, 5, (12, 41), 32),
+    "oracle": Effort(math.inf, sys.maxsize, 5, (15, 41), None),
+}
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Where contests are held: what all workloads of a run share."""
+
+    device: str
+    """`Device.fingerprint`."""
+    environment: Environment
+    effort: Effort
+    store: Store
+    run: int
+    worker: Worker
+    builds: Builds
+    until: float
+    """End of the run's budget, on the monotonic clock."""
+    tell: Callable[[Event], None]
+
+
+@dataclass
+class Contest:
+    """One workload in the arena."""
+
+    arena: Arena
+    index: int
+    workload: Workload
+    problem: Problem
+    candidates: Sequence[Candidate]
+    first: Sequence[Candidate]
+    """To be measured before the others."""
+    incumbent: Winner | None
+    share_s: float
+    """Device time that the workload may take."""
+    fallback: Candidate | None = None
+    """torch.topk as it is: always raced, so that a noisy screening leaves no winner that is slower."""
+    statuses: dict[Candidate, Status] = field(default_factory=dict)
+    """The turns taken in this run."""
+
+    def __post_init__(self) -> None:
+        self._begun = time.monotonic()
+        self._busy_before = self.arena.worker.busy_s
+        self._evidence = self.arena.store.evidence(self.arena.device, self.key)
+        self._history = History.of(self._evidence, self.arena.environment.control)
+
+    @property
+    def key(self) -> TuningKey:
+        """What the winner is stored under."""
+        return TuningKey.of(self.problem)
+
+    def hold(self) -> WorkloadResult:
+        """Do what earlier runs left to do."""
+        effort = self.arena.effort
+        search = Search(self.candidates, known=self._history.ratios(), first=self.first, limit=effort.trials)
+        self.arena.tell(WorkloadStarted(self.workload, self.index, len(self.candidates), search.left))
+        fewest, _ = effort.rounds
+        if not search.left and self._history.decided(self._contenders(), fewest):
+            return self.result("known")
+        try:
+            self._screen(search)
+            failed = True
+            while failed and not self._history.decided(contenders := self._contenders(), fewest):
+                failed = self._race(contenders)  # a failure lets slower ones in
+        except MeasurementError as error:
+            return self.result("failed", str(error))
+        return self.result("tuned" if self._history.raced else "partial")
+
+    def result(self, outcome: WorkloadOutcome, error: str | None = None) -> WorkloadResult:
+        """What the contest has come to by now."""
+        return WorkloadResult(
+            self.workload,
+            outcome,
+            candidates=len(self.candidates),
+            measured=Counter(self.statuses.values()),
+            winner=next(iter(self._winners().values()), None),
+            error=error,
+            seconds=time.monotonic() - self._begun,
+        )
+
+    def _screen(self, search: Search) -> None:
+        """Check and time candidates a few times each, until all are or time is up."""
+        batch = len(self.candidates) if search.exhaustive else max(8, self.arena.builds.processes)
+        while asked := search.ask(batch):
+            turns = 0
+            for candidate, build in self.arena.builds.ready(self.problem, asked, self.arena.until):
+                measurement = self._screened(candidate, build)
+                self._record([measurement])
+                search.tell(candidate, measurement.ratio)
+                turns += 1
+                if self._late(SCREENING):
+                    return
+            if turns < len(asked):
+                return
+
+    def _screened(self, candidate: Candidate, build: Build) -> Measurement:
+        if build.status != "ok":
+            return self._failure(candidate, "screen", build.status, build.error, build.facts)
+        reply = self.arena.worker.screen(self.problem, candidate, self.arena.effort.samples)
+        if reply.value is None:
+            return self._failure(candidate, "screen", reply.status, reply.error, build.facts)
+        seen = reply.value
+        return self._success(candidate, "screen", seen.samples_us, seen.control_us, cold=seen.cold, facts=build.facts)
+
+    def _contenders(self) -> list[Candidate]:
+        """Who is raced: the best as screened, the incumbent and the fallback."""
+        limit = self.arena.effort.contenders
+        held = self.incumbent and (self.incumbent.strategy, self.incumbent.config)
+        return survivors(
+            self._history.good(self.candidates),
+            keep=[one for one in self.candidates if (one.strategy, one.config) == held or one == self.fallback],
+            within=math.inf if limit is None else DROP,
+            limit=limit,
+        )
+
+    def _race(self, contenders: Sequence[Candidate]) -> bool:
+        """Race them, and say whether anyone failed."""
+        fewest, most = self.arena.effort.rounds
+        race = Race(contenders, fewest, most, retire=self.arena.effort.contenders is not None)
+        while order := race.next_round():
+            times: dict[Candidate | None, float] = {}
+            for one in order:
+                reply = self.arena.worker.sample(self.problem, one)
+                if reply.value is not None:
+                    times[one] = reply.value
+                elif one is None:
+                    raise MeasurementError(f"torch.topk: {reply.status}: {reply.error}")
+                else:
+                    race.drop(one)
+                    self._record([self._failure(one, "race", reply.status, reply.error)])
+            race.record(times)
+            if race.rounds >= LEAST_ROUNDS and self._late(1.0):
+                break
+        self._record(self._with_worst([self._raced(one, *times) for one, times in race.results().items()]))
+        return any(self.statuses.get(one, "ok") != "ok" for one in contenders)
+
+    def _raced(self, candidate: Candidate, samples: tuple[float, ...], control: tuple[float, ...]) -> Measurement:
+        screening = self._history.screened[candidate]
+        return self._success(candidate, "race", samples, control, cold=screening.cold, facts=screening.facts)
+
+    def _with_worst(self, raced: Sequence[Measurement]) -> list[Measurement]:
+        """The winner's worst ratio beside it; a winner that fails on an adversary makes place for the next."""
+        measurements = {one.uuid: one for one in raced}
+        while (uuid := next(iter(self._winners(measurements.values())), None)) in measurements:
+            winner = measurements.pop(uuid)
+            try:
+                reply = self.arena.worker.worst_ratio(self.problem, candidate_of(winner))
+            except MeasurementError:
+                return [*measurements.values(), winner]
+            if reply.status not in ("wrong", "crashed"):
+                return [*measurements.values(), replace(winner, worst_ratio=reply.value)]
+            self._record([self._failure(candidate_of(winner), "race", reply.status, reply.error)])
+        return list(measurements.values())
+
+    def _winners(self, fresh: Iterable[Measurement] = ()) -> dict[str, Winner]:
+        """The key's winner, if any, by uuid, as the database will derive it with the `fresh` measurements."""
+        evidence = [*self._evidence, *(Evidence(one, self.arena.environment.control) for one in fresh)]
+        return derive(evidence, [self.incumbent] if self.incumbent else [])
+
+    def _success(
+        self,
+        candidate: Candidate,
+        stage: Stage,
+        samples: tuple[float, ...],
+        control: tuple[float, ...],
+        *,
+        cold: bool,
+        facts: dict[str, float],
+    ) -> Measurement:
+        found = estimate(samples, control)
+        return replace(
+            self._failure(candidate, stage, "ok", None, facts),
+            samples_us=samples,
+            control_us=control,
+            ratio=found.ratio,
+            margin=found.margin,
+            cold=cold,
+        )
+
+    def _failure(
+        self,
+        candidate: Candidate,
+        stage: Stage,
+        status: Status,
+        error: str | None,
+        facts: dict[str, float] | None = None,
+    ) -> Measurement:
+        return Measurement(
+            uuid=uuid4().hex,
+            device=self.arena.device,
+            key=self.key,
+            strategy=candidate.strategy,
+            config=candidate.config,
+            version=candidate.version,
+            stage=stage,
+            status=status,
+            measured_at=datetime.now(UTC).isoformat(),
+            error=error,
+            facts=facts or {},
+        )
+
+    def _record(self, measurements: Sequence[Measurement]) -> None:
+        """Finished: from here on nothing loses it."""
+        self.arena.store.record(self.arena.run, measurements)
+        for one in measurements:
+            self._evidence.append(Evidence(one, self.arena.environment.control))
+            self._history.add(one)
+            self.statuses[candidate_of(one)] = one.status
+            self.arena.tell(CandidateMeasured(self.workload, one, len(self.statuses)))
+
+    def _late(self, share: float) -> bool:
+        """Whether this part of the workload's device time is used up, or the run's budget."""
+        busy = self.arena.worker.busy_s - self._busy_before
+        return busy > share * self.share_s or time.monotonic() > self.arena.until

@@ -1,0 +1,182 @@
+"""The tuner: measure every able strategy on every workload, remember it, publish the winners.
+
+For each workload: candidates -> compiled in parallel -> checked, then screened, each stored as soon as it is finished
+-> the best raced with torch.topk and the incumbent -> winner -> the winner's worst input. See `contest`.
+"""
+
+import importlib
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from autotopk import settings
+from autotopk.device import Device, device_of
+from autotopk.key import NEIGHBOUR_RADIUS
+from autotopk.runtime import api
+from autotopk.tuning.candidates import Candidate, aside, candidates, defaults
+from autotopk.tuning.compile_pool import Builds
+from autotopk.tuning.environment import environment_of
+from autotopk.tuning.events import Event, Outcome, TuneReport, TuneStarted, WorkloadFinished, WorkloadResult
+from autotopk.tuning.log import History
+from autotopk.tuning.search import ENUMERATE
+from autotopk.tuning.session import EFFORTS, Arena, Contest
+from autotopk.tuning.worker import Worker
+from autotopk.tuning_db import artifact
+from autotopk.tuning_db.store import Store
+from autotopk.workloads import Workload
+
+LOOK_AHEAD = 6
+"""Workloads whose kernels are compiled while an earlier one is measured."""
+
+
+def tune(
+    workloads: Iterable[Workload],
+    *,
+    store_path: Path | None = None,
+    winners_path: Path | None = None,
+    device: torch.device | None = None,
+    effort: Literal["quick", "full", "oracle"] = "quick",
+    budget_s: float | None = None,
+    strategies: Collection[str] | None = None,
+    preload: Sequence[str] = (),
+    timeout_s: float = 30.0,
+    on_event: Callable[[Event], None] = lambda event: None,
+) -> TuneReport:
+    """Measure workloads, and publish the winners of everything measured so far.
+
+    What is finished is stored at once and never measured again while strategy, device and torch.topk stay the same:
+    after the budget's end, Ctrl-C or a kill, the same call goes on where it was. Processes are spawned, so a script
+    calls this below `if __name__ == "__main__"`.
+
+    Args:
+        workloads: what to measure; the first ones first.
+        store_path: the tuning database, by default the user's.
+        winners_path: the published artifact, by default the user's.
+        device: where to measure, by default the first GPU, else the CPU.
+        effort: "quick" screens briefly and races a few; "full" has more rounds; "oracle" races everything.
+        budget_s: seconds of wall clock to end after; by default some for every workload, unlimited for "oracle".
+        strategies: names of those to measure, by default all.
+        preload: modules imported in every process, for strategies that register themselves.
+        timeout_s: longest turn of one candidate.
+        on_event: is told what happens.
+
+    Raises:
+        DatabaseError: the tuning database cannot be opened or written.
+    """
+    begun = time.monotonic()
+    for module in preload:
+        importlib.import_module(module)
+    workloads = list(dict.fromkeys(workloads))
+    place = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model, environment = device_of(place), environment_of(device_of(place))
+    store_path, winners_path = store_path or settings.database_path(), winners_path or settings.user_winners_path()
+    if budget_s is None and math.isfinite(allowance := EFFORTS[effort].seconds_per_workload * len(workloads)):
+        budget_s = allowance
+    stepping_aside = aside((one.problem(model.type) for one in workloads), model, strategies)
+    on_event(TuneStarted(model.fingerprint, environment.control, len(workloads), budget_s, stepping_aside))
+    arguments = {"workloads": [str(one) for one in workloads], "effort": effort, "budget_s": budget_s}
+    with (
+        Store.open(store_path) as store,
+        Worker(place, preload=preload, timeout_s=timeout_s) as worker,
+        closing(Builds(model, preload=preload)) as builds,
+    ):
+        run = store.begin_run(model, environment, arguments)
+        until = begun + (math.inf if budget_s is None else budget_s)
+        arena = Arena(model.fingerprint, environment, EFFORTS[effort], store, run, worker, builds, until, on_event)
+        tour = Tour(arena, model, workloads, strategies)
+        outcome = tour.go()
+        store.derive_winners(model.fingerprint)
+        artifact.publish(store.winners(), winners_path)
+        store.end_run(run, outcome)
+    api.reload()
+    return TuneReport(outcome, tuple(tour.results), store_path, winners_path, time.monotonic() - begun)
+
+
+@dataclass
+class Tour:
+    """The workloads of a run, one contest after another, and the compile pool kept ahead of them."""
+
+    arena: Arena
+    device: Device
+    workloads: Sequence[Workload]
+    strategies: Collection[str] | None
+    results: list[WorkloadResult] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._winners = {winner.key: winner for winner in self.arena.store.winners(self.arena.device)}
+        self._candidates: dict[Workload, list[Candidate]] = {}
+
+    def go(self) -> Outcome:
+        """Hold every contest; those not begun when the budget ends, or on Ctrl-C, are "skipped"."""
+        contest = None
+        outcome: Outcome = "finished"
+        try:
+            for index, workload in enumerate(self.workloads):
+                if time.monotonic() > self.arena.until:
+                    outcome = "budget"
+                    break
+                self._compile_ahead(index)
+                contest = self._contest(index, workload)
+                self._finish(index, contest.hold())
+                contest = None
+        except KeyboardInterrupt:
+            outcome = "interrupted"
+            if contest is not None and len(self.results) == contest.index:
+                self.results.append(contest.result("partial"))
+        self.results += [WorkloadResult(workload, "skipped") for workload in self.workloads[len(self.results) :]]
+        return outcome
+
+    def _contest(self, index: int, workload: Workload) -> Contest:
+        found = self._candidates.pop(workload)
+        rules = defaults(workload.problem(self.device.type), self.device, self.strategies)
+        return Contest(
+            arena=self.arena,
+            index=index,
+            workload=workload,
+            problem=workload.problem(self.device.type),
+            candidates=found,
+            first=self._promising(workload, found) + rules,
+            fallback=next((one for one in rules if one.strategy == "torch_fallback"), None),
+            incumbent=self._winners.get(workload.key),
+            share_s=(self.arena.until - time.monotonic()) / (len(self.workloads) - index),
+        )
+
+    def _finish(self, index: int, result: WorkloadResult) -> None:
+        self.results.append(result)
+        if result.winner is not None:
+            self._winners[result.winner.key] = result.winner
+        self.arena.tell(WorkloadFinished(result, index, self._eta_s()))
+
+    def _compile_ahead(self, index: int) -> None:
+        """Start the kernels of this workload, then of the next ones, as far as their candidates are all measured."""
+        for workload in self.workloads[index : index + 1 + LOOK_AHEAD]:
+            if workload not in self._candidates:
+                problem = workload.problem(self.device.type)
+                found = candidates(problem, self.device, self.strategies)
+                self._candidates[workload] = found
+                if len(found) < ENUMERATE:
+                    evidence = self.arena.store.evidence(self.arena.device, workload.key)
+                    known = History.of(evidence, self.arena.environment.control).latest
+                    self.arena.builds.submit(problem, [one for one in found if one not in known])
+
+    def _promising(self, workload: Workload, found: Sequence[Candidate]) -> list[Candidate]:
+        """The incumbent, and the winners of neighbours from the nearest on."""
+        by_name = {(one.strategy, one.config): one for one in found}
+        distances = {key: key.distance(workload.key) for key in self._winners}
+        near = sorted((key for key in distances if distances[key] <= NEIGHBOUR_RADIUS), key=distances.__getitem__)
+        held = [(self._winners[key].strategy, self._winners[key].config) for key in near]
+        return [by_name[name] for name in held if name in by_name]
+
+    def _eta_s(self) -> float | None:
+        """Seconds left at the pace of the workloads that were measured, within the budget."""
+        paces = [result.seconds for result in self.results if result.outcome != "known"]
+        if not paces:
+            return None
+        left = len(self.workloads) - len(self.results)
+        return max(0.0, min(left * sum(paces) / len(paces), self.arena.until - time.monotonic()))

@@ -1,0 +1,215 @@
+"""A process of its own that runs candidates on one device, so that a crash or a hang costs one candidate."""
+
+import contextlib
+import importlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+import torch
+
+from autotopk.errors import BuildError, MeasurementError, UnknownStrategyError, UnsupportedProblemError
+from autotopk.problem import Problem
+from autotopk.tuning.candidates import Candidate
+from autotopk.tuning.evaluate import Judge, Screening, WrongAnswerError
+from autotopk.tuning.timing import first_line
+from autotopk.tuning_db.records import Status
+
+START_S = 180.0
+"""Longest start of a worker: imports, the CUDA context."""
+
+OPEN_S = 120.0
+"""Longest preparation of a problem: its inputs, torch.topk."""
+
+Value = TypeVar("Value")
+
+_SPOILING: frozenset[Status] = frozenset({"crashed", "timeout", "untimed"})
+"""After these the process is replaced: errors of CUDA stay with a process for ever, and so may a broken capture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply(Generic[Value]):
+    """How a request ended."""
+
+    status: Status
+    value: Value | None = None
+    """Present where the status is "ok"."""
+    error: str | None = None
+    """First line of what went wrong."""
+
+
+class Worker:
+    """The parent's end. The process starts on first use, and again after it was lost or spoiled."""
+
+    def __init__(self, device: torch.device, *, preload: Sequence[str] = (), timeout_s: float = 30.0) -> None:
+        """Set up; nothing is started yet.
+
+        Args:
+            device: where candidates run.
+            preload: modules that the process imports first, for strategies that register themselves.
+            timeout_s: longest turn of one candidate.
+        """
+        self.busy_s = 0.0
+        """Seconds of turns that left the process usable: what a crash or a hang costs is nobody's share."""
+        self._device = device
+        self._preload = tuple(preload)
+        self._timeout_s = timeout_s
+        self._process: SpawnProcess | None = None
+        self._connection: Connection | None = None
+        self._open: Problem | None = None
+
+    def screen(self, problem: Problem, candidate: Candidate, samples: int) -> Reply[Screening]:
+        """See `Judge.screen`. Raises MeasurementError where not even torch.topk can be timed; so do the others."""
+        return self._turn(problem, "screen", candidate, samples)
+
+    def sample(self, problem: Problem, candidate: Candidate | None) -> Reply[float]:
+        """See `Judge.sample`."""
+        return self._turn(problem, "sample", candidate)
+
+    def worst_ratio(self, problem: Problem, candidate: Candidate) -> Reply[float]:
+        """See `Judge.worst_ratio`."""
+        reply: Reply[float] = self._turn(problem, "worst_ratio", candidate)
+        self._open = None
+        return reply
+
+    def close(self) -> None:
+        """End the process, whatever it is doing."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+        if self._connection is not None:
+            self._connection.close()
+        self._process = self._connection = self._open = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _turn(self, problem: Problem, method: str, *arguments: Any) -> Reply[Any]:
+        self._ensure(problem)
+        begun = time.monotonic()
+        reply = self._request(self._timeout_s, method, *arguments)
+        if reply.status not in _SPOILING:
+            self.busy_s += time.monotonic() - begun
+        return reply
+
+    def _ensure(self, problem: Problem) -> None:
+        """A running process that has the problem open."""
+        if self._process is None:
+            self._start()
+        if self._open != problem:
+            reply = self._request(OPEN_S, "open", problem)
+            if reply.status != "ok":
+                raise MeasurementError(f"torch.topk cannot be timed for {problem}: {reply.status}: {reply.error}")
+            self._open = problem
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        arguments = (theirs, str(self._device), self._preload)
+        process = context.Process(target=_serve, args=arguments, name="autotopk-worker", daemon=True)
+        process.start()
+        self._process = process
+        theirs.close()  # so that the end of the process is the end of the pipe
+        reply: Reply[None] = self._receive(START_S)
+        if reply.status != "ok":
+            raise MeasurementError(f"the worker on {self._device} does not start: {reply.status}: {reply.error}")
+
+    def _request(self, timeout_s: float, method: str, *arguments: Any) -> Reply[Any]:
+        assert self._connection is not None
+        with contextlib.suppress(BrokenPipeError):  # its end is told by `_receive`
+            self._connection.send((method, arguments))
+        return self._receive(timeout_s)
+
+    def _receive(self, timeout_s: float) -> Reply[Any]:
+        assert self._connection is not None
+        try:
+            if self._connection.poll(timeout_s):
+                reply: Reply[Any] = self._connection.recv()
+            else:
+                reply = Reply("timeout", error=f"took longer than {timeout_s:g} s")
+        except (EOFError, ConnectionError):
+            reply = Reply("crashed", error=f"the process ended: {self._exit()}")
+        if reply.status in _SPOILING:
+            self.close()
+        return reply
+
+    def _exit(self) -> str:
+        assert self._process is not None
+        self._process.join(5)
+        code = self._process.exitcode
+        return signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
+
+
+def live_with_parent() -> None:
+    """Make this child leave Ctrl-C to its parent, and end with it even where that is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def watch() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=watch, daemon=True, name="parent-watch").start()
+
+
+def _serve(connection: Connection, device_name: str, preload: Sequence[str]) -> None:
+    """The process: one reply to each request, until the parent is gone."""
+    live_with_parent()
+    device = torch.device(device_name)
+    judge: Judge | None = None
+
+    def start() -> None:
+        for module in preload:
+            importlib.import_module(module)
+        if device.type == "cuda":
+            torch.cuda.set_device(device.index or 0)
+            torch.cuda.init()
+
+    def open_problem(problem: Problem) -> None:
+        nonlocal judge
+        judge = None  # the old inputs go before the new ones come
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+        judge = Judge(problem, device)
+
+    connection.send(_outcome(start))
+    while True:
+        try:
+            method, arguments = connection.recv()
+        except EOFError:
+            return
+        action = open_problem if method == "open" else getattr(judge, method)
+        connection.send(_outcome(action, *arguments))
+
+
+def _outcome(action: Callable[..., Value], *arguments: Any) -> Reply[Value]:
+    """Every way in which a candidate can end, short of ending the process."""
+    try:
+        return Reply("ok", action(*arguments))
+    except (UnsupportedProblemError, UnknownStrategyError) as error:
+        return Reply("unsupported", error=first_line(error))
+    except BuildError as error:
+        return Reply("build_failed", error=first_line(error))
+    except WrongAnswerError as error:
+        return Reply("wrong", error=first_line(error))
+    except MeasurementError as error:
+        return Reply("untimed", error=first_line(error))
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        return Reply("out_of_memory", error=first_line(error))
+    except Exception as error:  # a candidate may be anyone's code: what it raises is its result
+        status: Status = "out_of_memory" if "can't allocate memory" in str(error) else "crashed"  # the CPU's allocator
+        return Reply(status, error=f"{type(error).__name__}: {first_line(error)}")

@@ -1,0 +1,67 @@
+"""What is shown while a tuner works, with and without a terminal."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from autotopk.cli.progress_bar import Display
+from autotopk.cli.tables import times_faster
+from autotopk.tuning.events import (
+    CandidateMeasured,
+    Event,
+    TuneStarted,
+    WorkloadFinished,
+    WorkloadResult,
+    WorkloadStarted,
+)
+from autotopk.workloads import Workload
+from tests.tuning_db.examples import measurement, winner
+
+WORKLOAD = Workload(64, 1024, 8)
+TUNED = WorkloadResult(WORKLOAD, "tuned", 4, {"ok": 3, "wrong": 1}, winner(), seconds=2.0)
+FAILED = WorkloadResult(WORKLOAD, "failed", error="no [luck]")
+EVENTS: list[Event] = [
+    TuneStarted("a GPU", "aten", 2, 90.0, {"block_radix": ["no nvcc: install autotopk[nvcc]", "no g++"]}),
+    WorkloadStarted(WORKLOAD, 0, 4, 4),
+    CandidateMeasured(WORKLOAD, measurement(), 1),
+    WorkloadFinished(TUNED, 0, 61.0),
+    WorkloadStarted(WORKLOAD, 1, 4, 0),
+    WorkloadFinished(FAILED, 1, 0.0),
+]
+
+
+def shown(*, terminal: bool) -> str:
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=200, color_system=None)
+    with Display(console) as display:
+        for event in EVENTS:
+            display.tuner_event(event)
+            display._progress.refresh()  # not only when the next frame is due
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_lines_without_a_terminal() -> None:
+    assert shown(terminal=False).splitlines() == [
+        "tuning 2 workloads on a GPU, within 90 s",
+        "block_radix steps aside, but for kernels compiled before: no nvcc: install autotopk[nvcc]; no g++",
+        (
+            "[1/2] 64x1024 k=8 float32 sorted: tuned, masked_argmax block=1024 warps=4 2.5 us, 4.00x faster, "
+            "4 tried in 2.0 s; about 61 s left"
+        ),
+        "[2/2] 64x1024 k=8 float32 sorted: failed, no [luck]",
+    ]
+
+
+def test_bar_on_a_terminal() -> None:
+    output = shown(terminal=True)
+    assert "about 61 s left" in output
+    assert " 12%" in output  # a quarter of the first of two
+    assert "100%" in output
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"), [(0.25, "4.00x faster"), (1.5, "1.50x slower"), (1.02, "same"), (0.97, "1.03x faster")]
+)
+def test_ratios_in_words(ratio: float, words: str) -> None:
+    assert times_faster(ratio) == words

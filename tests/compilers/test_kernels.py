@@ -1,0 +1,208 @@
+"""Every kernel compiles for the GPUs it declares, without spills and within their limits."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autotopk import registry
+from autotopk.device import H100, Device
+from autotopk.kernel import POINTERS, Kernel, KernelSource, scalars
+from autotopk.problem import Problem
+from autotopk.strategies._radix.program import RadixStrategy, shared_bytes, source
+from autotopk.strategy import Config, KernelProgram, Strategy
+from tests.contract.cases import sample
+
+pytestmark = pytest.mark.compile
+
+A100 = Device("cuda", "NVIDIA A100-SXM4-80GB", (8, 0), 108, 40 << 20, 79, 163 << 10)
+B200 = Device("cuda", "NVIDIA B200", (10, 0), 148, 126 << 20, 179, 227 << 10)
+RTX_5090 = Device("cuda", "NVIDIA GeForce RTX 5090", (12, 0), 170, 96 << 20, 32, 99 << 10)
+
+PROBLEMS = [
+    Problem.contiguous(4, 8, 2),
+    Problem.contiguous(64, 128, 5, "bfloat16"),
+    Problem.contiguous(4096, 256, 8, largest=False),
+    Problem.contiguous(1024, 1024, 10, "float64"),
+    Problem.contiguous(64, 8192, 128),
+    Problem.contiguous(100, 1001, 100, "int32"),
+    Problem.contiguous(65, 4095, 64, "int64", largest=False),
+    Problem.contiguous(70_000, 33, 33, "uint8", sorted=False),
+    Problem.contiguous(8192, 512, 10, "float16"),
+    Problem.contiguous(64, 2048, 32),
+    Problem.contiguous(20_000, 1001, 32, "bfloat16", largest=False),
+    Problem(4096, 64, 8, "float32", "cuda", row_stride=64 * 16, col_stride=16, inner=16),
+]
+"""The ends of what kernels for short rows serve, and every width of element."""
+
+CONFIGS = {H100: 5, A100: 2, B200: 1, RTX_5090: 1}
+"""How much of a space is compiled for a GPU, its default beside it."""
+
+RADIX = {
+    ("block_radix", H100): [
+        Problem.contiguous(64, 8192, 128),
+        Problem.contiguous(64, 32768, 2048),
+        Problem.contiguous(512, 151_936, 64, "bfloat16"),
+        Problem.contiguous(100, 1001, 100, "int32"),
+        Problem.contiguous(64, 16384, 100, "int64", largest=False),
+        Problem.contiguous(64, 30_000, 100, "uint8"),
+        Problem.contiguous(64, 30_000, 20_000, sorted=False),
+    ],
+    ("cluster_radix", H100): [
+        Problem.contiguous(1, 131_072, 2048),
+        Problem.contiguous(8, 131_072, 2048, "float64"),
+        Problem.contiguous(1, 1 << 20, 100),
+    ],
+    ("block_radix", A100): [Problem.contiguous(64, 8192, 128)],
+    ("cluster_radix", B200): [Problem.contiguous(1, 131_072, 2048)],
+    ("block_radix", RTX_5090): [Problem.contiguous(64, 8192, 128)],
+}
+"""What the families in TileLang begin with is compiled for these: rows in registers and streamed, sorted and not."""
+
+
+def programs(strategy: Strategy, device: Device, count: int) -> Iterator[tuple[Problem, Config, KernelSource]]:
+    """A spread over the spaces of all problems, every source once."""
+    seen: set[KernelSource] = set()
+    for problem in PROBLEMS:
+        if strategy.reasons_unsupported(problem, device):
+            continue
+        for config in sample(strategy, problem, device, count):
+            program = strategy.program(config, problem, device)
+            if isinstance(program, KernelProgram) and program.source not in seen:
+                seen.add(program.source)
+                yield problem, config, program.source
+
+
+TRITON = [strategy for strategy in registry.available() if not isinstance(strategy, RadixStrategy)]
+
+EVERY = [
+    pytest.param(problem, kernel_source, device, id=f"{strategy.name}-sm_{device.arch}-{problem}-{config}")
+    for strategy in TRITON
+    for device, count in CONFIGS.items()
+    for problem, config, kernel_source in programs(strategy, device, count)
+]
+
+
+@pytest.mark.parametrize(("problem", "source", "device"), EVERY)
+def test_compiles_within_limits(problem: Problem, source: KernelSource, device: Device) -> None:
+    check(source.compile(device.arch), problem, device)
+
+
+def check(kernel: Kernel, problem: Problem, device: Device) -> None:
+    assert kernel.spill_bytes == 0
+    assert 0 < kernel.registers <= 255
+    assert kernel.registers * kernel.threads <= 64 << 10  # or the launch is refused
+    assert kernel.shared_bytes <= device.shared_bytes
+    assert 32 <= kernel.threads <= 1024
+    assert kernel.cubin.startswith(b"\x7fELF")
+    known = {*POINTERS, *scalars(problem)}
+    assert {parameter.name for parameter in kernel.parameters} <= known
+    assert Kernel.from_bytes(kernel.to_bytes()) == kernel
+
+
+def test_a_kernel_is_named_for_what_it_does() -> None:
+    """Profilers show the name."""
+    for strategy in TRITON:
+        for problem, _, kernel_source in programs(strategy, H100, 1):
+            assert len(kernel_source.compile(90).symbol) > 5, (strategy.name, problem)
+            break
+
+
+def widest_load(kernel: Kernel, folder: Path) -> int:
+    """Bits of the widest global load in the machine code."""
+    triton = pytest.importorskip("triton")
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    if not tool.exists():
+        pytest.skip("this Triton brings no cuobjdump")
+    file = folder / "kernel.cubin"
+    file.write_bytes(kernel.cubin)
+    code = subprocess.run([tool, "-sass", file], capture_output=True, text=True, check=True).stdout
+    loads = re.findall(r"\bLDG\.E(\S*)", code)
+    assert loads
+    return max(int(match[1]) if (match := re.search(r"\.(64|128)\b", load)) else 32 for load in loads)
+
+
+@pytest.mark.parametrize(
+    ("cols", "dtype", "bits"),
+    [(256, "float32", 128), (258, "float32", 64), (257, "float32", 32), (512, "bfloat16", 128), (256, "int64", 128)],
+)
+def test_masked_argmax_loads_are_as_wide_as_rows_are_aligned(cols: int, dtype: str, bits: int, tmp_path: Path) -> None:
+    strategy = registry.get("masked_argmax")
+    problem = Problem.contiguous(1000, cols, 4, dtype)
+    program = strategy.program(strategy.config_type(rows_per_program=1, warps=1), problem, H100)
+    assert isinstance(program, KernelProgram)
+    assert widest_load(program.source.compile(90), tmp_path) == bits
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("cols", [1000, 1001, 1002, 1999])
+def test_lane_merge_loads_16_bytes_whatever_the_length(cols: int, dtype: str, tmp_path: Path) -> None:
+    strategy = registry.get("lane_merge")
+    problem = Problem.contiguous(1000, cols, 4, dtype)
+    program = strategy.program(strategy.config_type(lanes=32, warps=1, depth=8, tree=False), problem, H100)
+    assert isinstance(program, KernelProgram)
+    assert widest_load(program.source.compile(90), tmp_path) == 128
+
+
+@pytest.mark.requires("nvcc", "g++")
+@pytest.mark.tilelang
+@pytest.mark.parametrize(
+    ("name", "device", "problem"),
+    [
+        pytest.param(name, device, problem, id=f"{name}-sm_{device.arch}-{problem}")
+        for (name, device), problems in RADIX.items()
+        for problem in problems
+    ],
+)
+def test_radix_kernels_compile_within_limits(name: str, device: Device, problem: Problem, tmp_path: Path) -> None:
+    strategy = registry.get(name)
+    assert isinstance(strategy, RadixStrategy)
+    assert not strategy.reasons_unsupported(problem, device)
+    config = strategy.usual(problem, device)
+    kernel = source(config, problem).compile(device.arch)
+    check(kernel, problem, device)
+    assert "radix_topk_rows" in kernel.symbol
+    assert (kernel.threads, kernel.cluster) == (config.threads, config.blocks)
+    foreseen = shared_bytes(config, config.capacity, problem)
+    assert kernel.shared_bytes <= foreseen < kernel.shared_bytes + 8192
+    assert widest_load(kernel, tmp_path) == max(32, 8 * problem.itemsize * problem.vector)
+
+
+def test_runtime_numbers_do_not_recompile() -> None:
+    """A thousand shapes are a handful of kernels."""
+    strategy = registry.get("masked_argmax")
+    identities = set()
+    for rows in (7, 64, 1000, 100_000):
+        for k in (5, 6, 8):
+            problem = Problem.contiguous(rows, 256, k)
+            program = strategy.program(strategy.config_type(rows_per_program=1, warps=1), problem, H100)
+            assert isinstance(program, KernelProgram)
+            identities.add(program.source.identity())
+    assert len(identities) == 1
+
+
+def test_lengths_that_need_as_many_loads_share_a_kernel_of_lane_merge() -> None:
+    strategy = registry.get("lane_merge")
+    identities = set()
+    for rows in (7, 1000, 100_000):
+        for cols in (904, 1000, 1020):
+            problem = Problem.contiguous(rows, cols, 5)
+            program = strategy.program(strategy.config_type(lanes=32, warps=1, depth=8, tree=False), problem, H100)
+            assert isinstance(program, KernelProgram)
+            identities.add(program.source.identity())
+    assert len(identities) == 1
+
+
+@pytest.mark.parametrize("name", ["block_radix", "cluster_radix"])
+def test_runtime_numbers_do_not_recompile_radix_kernels(name: str) -> None:
+    strategy = registry.get(name)
+    config = strategy.space(Problem.contiguous(1, 20_000, 100), H100)[0]
+    problems = [Problem.contiguous(rows, cols, k) for rows in (1, 3) for cols in (5000, 8192) for k in (1, 100)]
+    problems.append(Problem.contiguous(2, 8191, 7))  # narrower loads
+    assert all(strategy.valid(config, problem, H100) for problem in problems)
+    sources = [source(config, problem) for problem in problems]
+    assert len(set(sources[:-1])) == 1
+    assert dict(sources[-1].constants)["vector"] == 1
+    assert len(set(sources)) == 2

@@ -1,0 +1,115 @@
+"""A contest without processes: a worker that answers from made-up times."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from autotopk.device import cpu_device
+from autotopk.problem import Problem
+from autotopk.tuning.candidates import Candidate, candidates
+from autotopk.tuning.compile_pool import Builds
+from autotopk.tuning.environment import environment_of
+from autotopk.tuning.evaluate import Screening
+from autotopk.tuning.events import Event, WorkloadResult
+from autotopk.tuning.session import EFFORTS, Arena, Contest
+from autotopk.tuning.worker import Reply, Worker
+from autotopk.tuning_db.records import Status, Winner
+from autotopk.tuning_db.store import Store
+from autotopk.workloads import Workload
+
+DEVICE = cpu_device()
+WORKLOAD = Workload(1, 32768, 64)
+"""For which torch_fallback has 8 candidates."""
+
+
+def config(method: str = "topk", chunk: int = 0) -> str:
+    return f'{{"chunk":{chunk},"method":"{method}"}}'
+
+
+@dataclass
+class ReplayWorker(Worker):
+    """Times in microseconds by configuration, 100 for torch.topk and where nothing is said, with 0.1 % of noise."""
+
+    times: Mapping[str, float] = field(default_factory=dict)
+    screen_status: Mapping[str, Status] = field(default_factory=dict)
+    race_status: Mapping[str, Status] = field(default_factory=dict)
+    worst_status: Mapping[str, Status] = field(default_factory=dict)
+    busy_each_s: float = 0.0
+    """Device time that a turn seems to take."""
+    turns: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By method and configuration."""
+
+    def __post_init__(self) -> None:
+        super().__init__(torch.device("cpu"))
+        self._random = random.Random(1)
+
+    def screen(self, problem: Problem, candidate: Candidate, samples: int) -> Reply[Screening]:
+        mine = tuple(self._time(candidate) for _ in range(samples))
+        control = tuple(self._time(None) for _ in range(samples))
+        return self._reply("screen", candidate, self.screen_status, Screening(mine, control, cold=True))
+
+    def sample(self, problem: Problem, candidate: Candidate | None) -> Reply[float]:
+        return self._reply("sample", candidate, self.race_status, self._time(candidate))
+
+    def worst_ratio(self, problem: Problem, candidate: Candidate) -> Reply[float]:
+        return self._reply("worst", candidate, self.worst_status, 1.5)
+
+    def _time(self, candidate: Candidate | None) -> float:
+        level = 100.0 if candidate is None else self.times.get(candidate.config, 100.0)
+        return level * self._random.lognormvariate(0, 0.001)
+
+    def _reply(
+        self, method: str, candidate: Candidate | None, statuses: Mapping[str, Status], value: Any
+    ) -> Reply[Any]:
+        name = "torch.topk" if candidate is None else candidate.config
+        self.turns[method, name] += 1
+        self.busy_s += self.busy_each_s
+        status = statuses.get(name, "ok")
+        return Reply(status, value) if status == "ok" else Reply(status, error="planted")
+
+
+def hold(
+    store: Store,
+    worker: Worker,
+    *,
+    effort: str = "quick",
+    incumbent: Winner | None = None,
+    first: Sequence[Candidate] = (),
+    share_s: float = 1e9,
+    version: str | None = None,
+    control: str = "aten",
+    tell: Callable[[Event], None] = lambda event: None,
+) -> WorkloadResult:
+    """One contest over `WORKLOAD` between the configurations of torch_fallback."""
+    environment = replace(environment_of(DEVICE), control=control)
+    problem = WORKLOAD.problem("cpu")
+    space = candidates(problem, DEVICE, ["torch_fallback"])
+    with closing(Builds(DEVICE)) as builds:
+        arena = Arena(
+            device=DEVICE.fingerprint,
+            environment=environment,
+            effort=EFFORTS[effort],
+            store=store,
+            run=store.begin_run(DEVICE, environment, {}),
+            worker=worker,
+            builds=builds,
+            until=time.monotonic() + 60,
+            tell=tell,
+        )
+        contest = Contest(
+            arena=arena,
+            index=0,
+            workload=WORKLOAD,
+            problem=problem,
+            candidates=space if version is None else [replace(one, version=version) for one in space],
+            first=first,
+            incumbent=incumbent,
+            share_s=share_s,
+        )
+        return contest.hold()

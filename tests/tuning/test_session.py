@@ -1,0 +1,184 @@
+"""A workload's turn, replayed: who is screened, raced, kept, blocked, and measured again."""
+
+from dataclasses import replace
+
+import pytest
+
+from autotopk.device import cpu_device
+from autotopk.tuning.events import CandidateMeasured, Event, WorkloadStarted
+from autotopk.tuning_db.records import Measurement, Winner
+from autotopk.tuning_db.store import Store
+from tests.tuning.replay import WORKLOAD, ReplayWorker, config, hold
+
+FAST, FASTER = config("chunked", 2048), config("chunked", 8192)
+CANDIDATES = 8
+
+
+def measured(store: Store, stage: str | None = None) -> dict[str, Measurement]:
+    """The last measurement of every configuration."""
+    return {one.config: one for one in store.measurements() if stage in (None, one.stage)}
+
+
+def winner_of(store: Store) -> Winner:
+    (winner,) = store.derive_winners()
+    return winner
+
+
+def test_every_candidate_is_screened_and_the_best_are_raced(store: Store) -> None:
+    worker = ReplayWorker(times={FASTER: 40, FAST: 60, config("sort"): 900})
+    result = hold(store, worker)
+    assert result.outcome == "tuned"
+    assert result.candidates == CANDIDATES
+    assert result.measured == {"ok": CANDIDATES}
+    assert len(measured(store, "screen")) == CANDIDATES
+    assert set(measured(store, "race")) == {FAST, FASTER}
+    assert result.winner is not None
+    assert (result.winner.config, result.winner.runner_up) == (FASTER, f"torch_fallback {FAST}")
+    assert result.winner.ratio == pytest.approx(0.4, rel=0.01)
+    assert result.winner.gap == pytest.approx(0.5, rel=0.02)
+    assert result.winner.worst_ratio == 1.5
+    assert result.winner == winner_of(store), "the database derives what the tuner told"
+
+
+def test_a_race_has_rounds_beside_torch_topk(store: Store) -> None:
+    hold(store, ReplayWorker(times={FASTER: 40, FAST: 60}))
+    for one in measured(store, "race").values():
+        assert len(one.samples_us) == len(one.control_us) >= 7
+        assert one.ratio is not None
+        assert one.margin is not None
+        assert one.margin < 0.01
+    assert [one.worst_ratio for one in measured(store, "race").values() if one.config == FAST] == [None]
+
+
+def test_nothing_is_measured_twice(store: Store) -> None:
+    hold(store, ReplayWorker(times={FASTER: 40}, screen_status={config("sort"): "crashed"}))
+    again = ReplayWorker(times={FASTER: 40})
+    result = hold(store, again)
+    assert (result.outcome, dict(result.measured or {}), again.turns) == ("known", {}, {})
+    assert result.winner is not None
+    assert result.winner.config == FASTER
+
+
+def test_more_effort_races_again_but_screens_no_more(store: Store) -> None:
+    hold(store, ReplayWorker(times={FASTER: 40}))
+    again = ReplayWorker(times={FASTER: 40})
+    assert hold(store, again, effort="full").outcome == "tuned"
+    assert {method for method, _ in again.turns} == {"sample", "worst"}
+    assert hold(store, ReplayWorker(), effort="full").outcome == "known"
+
+
+def test_oracle_races_everything_to_the_end(store: Store) -> None:
+    hold(store, ReplayWorker(times={FASTER: 40, config("sort"): 900}), effort="oracle")
+    assert [len(one.samples_us) for one in measured(store, "race").values()] == [41] * CANDIDATES
+
+
+def test_an_interrupted_screening_goes_on_where_it_was(store: Store) -> None:
+    def interrupt(event: Event) -> None:
+        if isinstance(event, CandidateMeasured) and event.done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hold(store, ReplayWorker(times={FASTER: 40}), tell=interrupt)
+    assert len(store.measurements()) == 3
+    again = ReplayWorker(times={FASTER: 40})
+    hold(store, again)
+    assert sum(count for (method, _), count in again.turns.items() if method == "screen") == CANDIDATES - 3
+
+
+def test_another_version_of_the_strategy_is_measured_anew(store: Store) -> None:
+    hold(store, ReplayWorker(times={FASTER: 40}, screen_status={FAST: "wrong"}))
+    again = ReplayWorker(times={FAST: 30})
+    result = hold(store, again, version="other")
+    assert result.measured == {"ok": CANDIDATES}
+    assert result.winner is not None
+    assert (result.winner.config, result.winner.version) == (FAST, "other")
+
+
+def test_another_control_is_measured_anew(store: Store) -> None:
+    hold(store, ReplayWorker(times={FASTER: 40}))
+    result = hold(store, ReplayWorker(times={FASTER: 80}), control="native")
+    assert result.measured == {"ok": CANDIDATES}
+    assert result.winner is not None
+    assert result.winner.control == "native"
+    assert result.winner.ratio == pytest.approx(0.8, rel=0.01)
+
+
+@pytest.mark.parametrize("status", ["crashed", "timeout", "wrong", "out_of_memory", "untimed", "build_failed"])
+def test_a_failure_is_recorded_and_blocks(store: Store, status: str) -> None:
+    result = hold(store, ReplayWorker(times={FASTER: 40, FAST: 50}, screen_status={FASTER: status}))  # type: ignore[dict-item]
+    assert result.measured == {"ok": CANDIDATES - 1, status: 1}
+    assert result.winner is not None
+    assert result.winner.config == FAST
+    one = measured(store)[FASTER]
+    assert (one.status, one.error, one.ratio, one.samples_us) == (status, "planted", None, ())
+
+
+def test_a_failure_in_the_race_leaves_the_others_in_it(store: Store) -> None:
+    worker = ReplayWorker(times={FASTER: 40, FAST: 50}, race_status={FASTER: "crashed"})
+    result = hold(store, worker)
+    assert worker.turns["sample", FASTER] == 1
+    assert measured(store)[FASTER].status == "crashed"
+    assert result.winner is not None
+    assert result.winner.config == FAST
+    assert set(measured(store, "race")) > {FAST, FASTER}, "what was twice as slow as the failed one has its chance"
+    assert hold(store, ReplayWorker()).outcome == "known"
+
+
+@pytest.mark.parametrize("status", ["crashed", "wrong"])
+def test_a_winner_that_fails_on_an_adversary_makes_place(store: Store, status: str) -> None:
+    worker = ReplayWorker(times={FASTER: 40, FAST: 50}, worst_status={FASTER: status})  # type: ignore[dict-item]
+    result = hold(store, worker)
+    assert measured(store)[FASTER].status == status
+    assert result.winner is not None
+    assert (result.winner.config, result.winner.worst_ratio) == (FAST, 1.5)
+
+
+def test_a_worst_ratio_that_cannot_be_taken_is_left_open(store: Store) -> None:
+    result = hold(store, ReplayWorker(times={FASTER: 40}, worst_status={FASTER: "timeout"}))
+    assert result.winner is not None
+    assert (result.winner.config, result.winner.worst_ratio) == (FASTER, None)
+
+
+def test_without_torch_topk_there_is_no_race(store: Store) -> None:
+    result = hold(store, ReplayWorker(times={FASTER: 40}, race_status={"torch.topk": "crashed"}))
+    assert result.outcome == "failed"
+    assert "torch.topk" in (result.error or "")
+
+
+def test_out_of_time_the_race_is_short_but_held(store: Store) -> None:
+    worker = ReplayWorker(times={FASTER: 40}, busy_each_s=1.0)
+    result = hold(store, worker, share_s=5.0)
+    assert result.outcome == "tuned"
+    assert sum(count for (method, _), count in worker.turns.items() if method == "screen") == 4
+    assert {len(one.samples_us) for one in measured(store, "race").values()} == {3}
+    later = ReplayWorker(times={FASTER: 40})
+    assert hold(store, later).outcome == "tuned"
+    assert sum(count for (method, _), count in later.turns.items() if method == "screen") == CANDIDATES - 4
+    assert min(len(one.samples_us) for one in measured(store, "race").values()) >= 7
+
+
+@pytest.mark.parametrize(("challenger", "expected"), [(98.0, FAST), (97.6, FAST), (96.0, FASTER)])
+def test_the_incumbent_stays_unless_beaten_by_3_percent(store: Store, challenger: float, expected: str) -> None:
+    hold(store, ReplayWorker(times={FAST: 10.0}))
+    incumbent = replace(winner_of(store), version="before")
+    worker = ReplayWorker(times={FAST: 10.0, FASTER: challenger / 10})
+    result = hold(store, worker, incumbent=incumbent, version="now")
+    assert result.winner is not None
+    assert result.winner.config == expected
+
+
+def test_the_incumbent_races_however_slow_it_has_become(store: Store) -> None:
+    incumbent = Winner(
+        cpu_device().fingerprint, WORKLOAD.key, "torch_fallback", config("sort"), "0", 1, 2, 0.5, "aten", ""
+    )
+    hold(store, ReplayWorker(times={FASTER: 10.0, config("sort"): 900}), incumbent=incumbent)
+    assert set(measured(store, "race")) == {FASTER, config("sort")}
+
+
+def test_events_tell_how_much_there_is_to_do(store: Store) -> None:
+    events: list[Event] = []
+    hold(store, ReplayWorker(), tell=events.append)
+    assert events[0] == WorkloadStarted(WORKLOAD, 0, CANDIDATES, CANDIDATES)
+    done = [event.done for event in events if isinstance(event, CandidateMeasured)]
+    assert done[:CANDIDATES] == list(range(1, CANDIDATES + 1))
+    assert max(done) == CANDIDATES

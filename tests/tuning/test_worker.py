@@ -1,0 +1,128 @@
+"""A worker survives whatever a candidate does, and says what it was."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from autotopk.errors import MeasurementError
+from autotopk.problem import Problem
+from autotopk.tuning.candidates import Candidate
+from autotopk.tuning.worker import Worker
+from tests.tuning.planted import Planted
+
+PROBLEM = Problem.contiguous(4, 64, 5, device_type="cpu")
+PRELOAD = ("tests.tuning.planted",)
+ROOT = Path(__file__).parents[2]
+
+
+def way(name: str) -> Candidate:
+    return Candidate("planted", json.dumps({"way": name}, separators=(",", ":")), Planted().version)
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with Worker(torch.device("cpu"), preload=PRELOAD, timeout_s=5) as worker:
+        yield worker
+
+
+def test_a_right_answer_is_timed_beside_torch_topk(worker: Worker) -> None:
+    reply = worker.screen(PROBLEM, way("slow"), samples=4)
+    assert reply.status == "ok"
+    assert reply.value is not None
+    assert len(reply.value.samples_us) == len(reply.value.control_us) == 4
+    assert min(reply.value.samples_us) > 2000
+    assert not reply.value.cold
+    assert 0 < (worker.sample(PROBLEM, None).value or 0) < (worker.sample(PROBLEM, way("slow")).value or 0)
+    assert worker.busy_s > 0.02
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "error"),
+    [
+        ("wrong_on_ties", "wrong", "on 'all_equal', 4x64 float32 k=5 (largest, sorted) on cpu: "),
+        ("crash", "crashed", "the process ended: SIGSEGV"),
+        ("leave", "crashed", "the process ended: exit code 3"),
+        ("fail", "crashed", "RuntimeError: an illegal memory access was encountered"),
+        ("hang", "timeout", "took longer than 5 s"),
+        ("exhaust", "out_of_memory", "tried to allocate 1 EiB"),
+        ("exhaust_host", "out_of_memory", ""),
+        ("refuse", "unsupported", "not this one after all"),
+        ("unbuildable", "build_failed", "ptxas has died"),
+        ("no_such_way", "crashed", "KeyError: 'no_such_way'"),
+    ],
+)
+def test_how_a_candidate_ends_is_told_and_the_next_one_runs(worker: Worker, name: str, status: str, error: str) -> None:
+    reply = worker.screen(PROBLEM, way(name), samples=3)
+    assert reply.status == status
+    assert reply.value is None
+    assert reply.error is not None
+    assert reply.error.startswith(error)
+    assert "\n" not in reply.error
+    assert worker.screen(PROBLEM, way("right"), samples=1).status == "ok"
+
+
+def test_a_winner_is_checked_on_every_adversary(worker: Worker) -> None:
+    assert worker.screen(PROBLEM, way("wrong_on_denormals"), samples=1).status == "ok"
+    reply = worker.worst_ratio(PROBLEM, way("wrong_on_denormals"))
+    assert reply.status == "wrong"
+    assert reply.error is not None
+    assert "'denormals'" in reply.error
+    worst = worker.worst_ratio(PROBLEM, way("right"))
+    assert worst.value is not None
+    assert worst.value >= 1
+
+
+def test_what_torch_topk_cannot_do_is_no_candidates_fault(worker: Worker) -> None:
+    with pytest.raises(MeasurementError, match=r"torch.topk cannot be timed for 1x100000000000000.*out_of_memory"):
+        worker.screen(Problem.contiguous(1, 10**14, 5, device_type="cpu"), way("right"), samples=1)
+    assert worker.screen(PROBLEM, way("right"), samples=1).status == "ok"
+
+
+def test_a_worker_that_cannot_start_says_why() -> None:
+    with (
+        Worker(torch.device("cpu"), preload=("no_such_module",)) as worker,
+        pytest.raises(MeasurementError, match=r"does not start: crashed: ModuleNotFoundError.*no_such_module"),
+    ):
+        worker.screen(PROBLEM, way("right"), samples=1)
+
+
+KILLED = """
+import os, signal, threading, torch
+from autotopk.tuning.worker import Worker
+from tests.tuning.test_worker import PRELOAD, PROBLEM, way
+
+if __name__ == "__main__":
+    worker = Worker(torch.device("cpu"), preload=PRELOAD)
+    worker.screen(PROBLEM, way("right"), 1)
+    print(worker._process.pid, flush=True)
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    worker.screen(PROBLEM, way("hang"), 1)
+"""
+
+
+def test_a_worker_does_not_outlive_its_parent(tmp_path: Path) -> None:
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    parent = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    assert parent.returncode == -signal.SIGKILL, parent.stderr
+    pid, until = int(parent.stdout), time.monotonic() + 10
+    while _runs(pid) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not _runs(pid)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is alive; one that nobody waits for any more is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
