@@ -66,7 +66,7 @@ class Strategy(ABC):
     """Whether its kernels can write int32 indices and no values, see `Problem.indices_only`."""
     side_by_side: ClassVar[bool] = False
     """Whether it reads and writes rows that are side by side, see `Problem`."""
-    shares: ClassVar[tuple[str, ...]] = ()
+    code_dependencies: ClassVar[tuple[str, ...]] = ()
     """Packages outside its folder whose code its kernels are made of."""
 
     @abstractmethod
@@ -78,11 +78,11 @@ class Strategy(ABC):
         return []
 
     @abstractmethod
-    def space(self, problem: Problem, device: Device) -> Sequence[Config]:
+    def shortlist(self, problem: Problem, device: Device) -> Sequence[Config]:
         """Every configuration worth measuring: finite, valid points only, in a stable order."""
 
     @abstractmethod
-    def default(self, problem: Problem, device: Device) -> Config | None:
+    def heuristic(self, problem: Problem, device: Device) -> Config | None:
         """A sane configuration where nothing was measured; None where torch.topk is the better bet."""
 
     @abstractmethod
@@ -91,16 +91,16 @@ class Strategy(ABC):
 
     def valid(self, config: Config, problem: Problem, device: Device) -> bool:
         """Whether a configuration, perhaps measured on another shape, may serve this problem."""
-        return config in self.space(problem, device)
+        return config in self.shortlist(problem, device)
 
     @cached_property
     def version(self) -> str:
         """A hash of its code and what it shares, without comments and docstrings: other versions' times are stale."""
         file = Path(inspect.getfile(type(self)))
         own = code_version(file.parent if file.name == "__init__.py" else file)
-        if not self.shares:
+        if not self.code_dependencies:
             return own
-        versions = [own, *map(package_version, self.shares)]
+        versions = [own, *map(package_version, self.code_dependencies)]
         return hashlib.sha256("|".join(versions).encode()).hexdigest()[:12]
 
     def parse_config(self, text: str) -> Config:

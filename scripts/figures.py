@@ -27,7 +27,7 @@ def section(document: Mapping[str, Any]) -> str:
     device, versions, rows = document["device"], document["versions"], document["rows"]
     shapes = [list(both) for _, both in groupby(rows, key=shape)]
     return (
-        f"{device['name']}, torch {versions['torch']} (torch.topk: {versions['control']}), "
+        f"{device['name']}, torch {versions['torch']} (torch.topk: {versions['baseline']}), "
         f"Triton {versions['triton']}, {document['date'][:10]}, commit {document['commit'][:10]}, "
         f"`{document['command']}`, microseconds of one call:\n\n"
         f"{HEADER}{''.join(map(line, shapes))}\n{summary(rows, True)}\n{summary(rows, False)}\n"

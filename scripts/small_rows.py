@@ -89,7 +89,7 @@ def sweep(file: Path) -> None:
     compile_all(programs, place)
     rows = []
     for problem, configs in track(layouts.items()):
-        timer, space = timing.timer_for(timing.random_inputs(problem, device)), strategy.space(problem, place)
+        timer, space = timing.timer_for(timing.random_inputs(problem, device)), strategy.shortlist(problem, place)
         runs = {one: launch.bind(strategy.program(one, problem, place), problem, place) for one in configs}
         times = {one: timer.median_us(run, 5) for one, run in runs.items()}
         choice = dispatch.choose(problem, place)
@@ -118,7 +118,7 @@ def every_layout(strategy: Strategy, problem: Problem, device: Device) -> list[C
     knobs = product((1, 2, 4, 8, 16, 32), (1, 2, 4, 8), (4, 8, 16), (False, True))
     wide = [config for config in starmap(LaneMergeConfig, knobs) if strategy.valid(config, problem, device)]
     kernels: dict[KernelSource, Config] = {}
-    for config in [*strategy.space(problem, device), *wide]:
+    for config in [*strategy.shortlist(problem, device), *wide]:
         program = strategy.program(config, problem, device)
         assert isinstance(program, KernelProgram)
         kernels.setdefault(program.source, config)

@@ -76,13 +76,13 @@ COLUMNS: dict[str, tuple[str, Accepts, str]] = {
     "config": ("TEXT", _is_config, "a JSON object of texts, finite numbers, true and false"),
     "version": ("TEXT", _is_text, "a text"),
     "time_us": ("REAL", _is_time, "a positive number"),
-    "control_us": ("REAL", _is_time, "a positive number"),
+    "baseline_us": ("REAL", _is_time, "a positive number"),
     "ratio": ("REAL", _is_time, "a positive number"),
-    "control": ("TEXT", _is_text, "a text"),
+    "baseline": ("TEXT", _is_text, "a text"),
     "measured_at": ("TEXT", _is_text, "a text"),
     "runner_up": ("TEXT", _or_nothing(_is_text), "a text"),
     "gap": ("REAL", _or_nothing(_is_number), "a number"),
-    "worst_ratio": ("REAL", _or_nothing(_is_time), "a positive number"),
+    "adversarial_slowdown": ("REAL", _or_nothing(_is_time), "a positive number"),
 }
 """A winner's fields in their order, the key spelled out: SQL type, check of a stored value, and that check in words."""
 

@@ -38,7 +38,7 @@ class EnvironmentRow(Base):
 
     __tablename__ = "environment"
     __table_args__ = (
-        UniqueConstraint("driver", "cuda", "torch", "triton", "tilelang", "python", "autotopk", "control"),
+        UniqueConstraint("driver", "cuda", "torch", "triton", "tilelang", "python", "autotopk", "baseline"),
     )
 
     driver: Mapped[str]
@@ -48,7 +48,7 @@ class EnvironmentRow(Base):
     tilelang: Mapped[str]
     python: Mapped[str]
     autotopk: Mapped[str]
-    control: Mapped[str]
+    baseline: Mapped[str]
 
 
 class StrategyRow(Base):
@@ -111,7 +111,7 @@ class MeasurementRow(Base):
     __table_args__ = (
         CheckConstraint("stage IN ('screen', 'race')", name="stage"),
         CheckConstraint(
-            "status <> 'ok' OR (ratio IS NOT NULL AND ratio > 0 AND samples_us <> '[]' AND control_us <> '[]')",
+            "status <> 'ok' OR (ratio IS NOT NULL AND ratio > 0 AND samples_us <> '[]' AND baseline_us <> '[]')",
             name="timed_if_ok",
         ),
     )
@@ -125,13 +125,13 @@ class MeasurementRow(Base):
     status: Mapped[str]
     measured_at: Mapped[str] = mapped_column(index=True)
     samples_us: Mapped[list[float]]
-    control_us: Mapped[list[float]]
+    baseline_us: Mapped[list[float]]
     ratio: Mapped[float | None]
     margin: Mapped[float | None]
-    worst_ratio: Mapped[float | None]
+    adversarial_slowdown: Mapped[float | None]
     cold: Mapped[bool]
     error: Mapped[str | None]
-    facts: Mapped[dict[str, Any]]
+    build_stats: Mapped[dict[str, Any]]
 
 
 class WinnerRow(Base):

@@ -23,7 +23,7 @@ class Environment:
     tilelang: str
     python: str
     autotopk: str
-    control: str
+    baseline: str
     """What torch.topk was: "aten", or "native" where torch ships an override."""
 
 
@@ -46,19 +46,19 @@ class Measurement:
     """UTC, ISO 8601."""
     samples_us: tuple[float, ...] = ()
     """Microseconds of one call, one entry a round."""
-    control_us: tuple[float, ...] = ()
+    baseline_us: tuple[float, ...] = ()
     """torch.topk in the same rounds."""
     ratio: float | None = None
     """Median over rounds of candidate / torch.topk; below 1 is faster."""
     margin: float | None = None
     """Half width of the 95 % interval of `ratio`, as a fraction of it."""
-    worst_ratio: float | None = None
+    adversarial_slowdown: float | None = None
     """Slowest adversarial input over random input, as a ratio of times; recorded for winners."""
     cold: bool = True
     """Whether inputs rotated through more than L2."""
     error: str | None = None
     """First line of what went wrong."""
-    facts: dict[str, float] = field(default_factory=dict)
+    build_stats: dict[str, float] = field(default_factory=dict)
     """Compile seconds, registers, spilled bytes: whatever the build reported."""
 
 
@@ -72,15 +72,15 @@ class Winner:
     config: str
     version: str
     time_us: float
-    control_us: float
+    baseline_us: float
     """torch.topk in the same rounds."""
     ratio: float
-    """time_us / control_us by the median of per-round ratios; below 1 is faster."""
-    control: str
-    """What torch.topk was, see `Environment.control`."""
+    """time_us / baseline_us by the median of per-round ratios; below 1 is faster."""
+    baseline: str
+    """What torch.topk was, see `Environment.baseline`."""
     measured_at: str
     runner_up: str | None = None
     """Strategy and configuration of the second."""
     gap: float | None = None
     """How much slower the runner-up is, as a fraction."""
-    worst_ratio: float | None = None
+    adversarial_slowdown: float | None = None

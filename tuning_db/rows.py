@@ -76,7 +76,7 @@ def select_evidence(device: str | None = None, key: TuningKey | None = None, sta
     query = (
         select(
             DeviceRow.fingerprint,
-            EnvironmentRow.control,
+            EnvironmentRow.baseline,
             *(getattr(WorkloadRow, name) for name in _own_columns(WorkloadRow)),
             StrategyRow.name.label("strategy"),
             StrategyRow.version,
@@ -114,19 +114,19 @@ def measurement_of(row: Row[Any]) -> Measurement:
         status=row.status,
         measured_at=row.measured_at,
         samples_us=tuple(row.samples_us),
-        control_us=tuple(row.control_us),
+        baseline_us=tuple(row.baseline_us),
         ratio=row.ratio,
         margin=row.margin,
-        worst_ratio=row.worst_ratio,
+        adversarial_slowdown=row.adversarial_slowdown,
         cold=row.cold,
         error=row.error,
-        facts=row.facts,
+        build_stats=row.build_stats,
     )
 
 
 def evidence_of(row: Row[Any]) -> Evidence:
     """The same row, beside what torch.topk was."""
-    return Evidence(measurement_of(row), row.control)
+    return Evidence(measurement_of(row), row.baseline)
 
 
 def read_winners(session: Session, device: str | None) -> list[Winner]:

@@ -79,9 +79,9 @@ class Store:
 
     def begin_run(self, device: Device, environment: Environment, arguments: Mapping[str, object]) -> int:
         """Note that a tuner starts, with what it was asked (as JSON); the answer is the run's number in this file."""
-        facts = {"uuid": uuid4().hex, "arguments": dict(arguments), "started": _now()}
+        build_stats = {"uuid": uuid4().hex, "arguments": dict(arguments), "started": _now()}
         with self._transaction(WRITE) as session:
-            return rows.run_id(session, rows.RunRecord(rows.device_facts(device), asdict(environment), facts))
+            return rows.run_id(session, rows.RunRecord(rows.device_facts(device), asdict(environment), build_stats))
 
     def end_run(self, run: int, outcome: str) -> None:
         """Note how a run ended, in the caller's words."""

@@ -14,10 +14,10 @@ REPLACE = 0.03
 
 
 class Evidence(NamedTuple):
-    """A measurement, and what torch.topk was when it was taken (`Environment.control`)."""
+    """A measurement, and what torch.topk was when it was taken (`Environment.baseline`)."""
 
     measurement: Measurement
-    control: str
+    baseline: str
 
 
 def derive(evidence: Iterable[Evidence], incumbents: Iterable[Winner] = ()) -> dict[str, Winner]:
@@ -27,7 +27,7 @@ def derive(evidence: Iterable[Evidence], incumbents: Iterable[Winner] = ()) -> d
     2. Of a strategy with a configuration only the version measured last counts: the code has changed since.
     3. A status other than "ok" discards what its candidate showed before; measured well later, it is back.
     4. Where any candidate was raced, screening does not count.
-    5. Ratios are compared under one control alone: that of the last measurement left.
+    5. Ratios are compared under one baseline alone: that of the last measurement left.
     6. Of each candidate the last measurement left counts; they rank by ratio, then by name.
     7. The incumbent (the same strategy and configuration, any version) stays unless the best is faster by 3 %, or by
        their joint 95 % margin where that is wider; without an incumbent the best wins.
@@ -59,13 +59,13 @@ def winner_of(evidence: Evidence, runner_up: str | None, gap: float | None) -> W
         config=one.config,
         version=one.version,
         time_us=median(one.samples_us),
-        control_us=median(one.control_us),
+        baseline_us=median(one.baseline_us),
         ratio=_ratio(one),
-        control=evidence.control,
+        baseline=evidence.baseline,
         measured_at=one.measured_at,
         runner_up=runner_up,
         gap=gap,
-        worst_ratio=one.worst_ratio,
+        adversarial_slowdown=one.adversarial_slowdown,
     )
 
 
@@ -84,8 +84,8 @@ def _rank(history: list[Evidence]) -> list[Evidence]:
     left = [one for one in left if one.measurement.stage == "race"] or left  # 4
     if not left:
         return []
-    control = max(left, key=_age).control
-    last = {_candidate(one): one for one in left if one.control == control}  # 5, 6: the later overwrites
+    baseline = max(left, key=_age).baseline
+    last = {_candidate(one): one for one in left if one.baseline == baseline}  # 5, 6: the later overwrites
     return sorted(last.values(), key=lambda one: (_ratio(one.measurement), _candidate(one)))
 
 

@@ -96,7 +96,7 @@ def measurements_table(measurements: Iterable[Measurement], title: str) -> Table
             measurement.stage,
             measurement.status if ok else f"[red]{measurement.status}[/]",
             _median(measurement.samples_us),
-            _median(measurement.control_us),
+            _median(measurement.baseline_us),
             "" if measurement.ratio is None else f"{measurement.ratio:.3f}",
             measurement.measured_at[:16].replace("T", " "),
             escape(measurement.error or ""),

@@ -57,7 +57,7 @@ class TileLangSource(KernelSource):
     function: str
     """"package.module:name" of a function that, called with the constants by keyword, returns a `T.prim_func`."""
     constants: tuple[tuple[str, int | bool | str], ...]
-    shares: tuple[str, ...] = ()
+    code_dependencies: tuple[str, ...] = ()
     """Packages outside the builder's folder whose code the kernel is made of."""
 
     def identity(self) -> str:
@@ -66,7 +66,9 @@ class TileLangSource(KernelSource):
         The compilers' versions are not part of it: the machine that runs a kept kernel may have neither. TileLang's
         is in the file's name (see `cache_path`); nvcc's would cost a process to ask for, and is left out.
         """
-        code = "|".join([folder_version(self.function.partition(":")[0]), *map(package_version, self.shares)])
+        code = "|".join(
+            [folder_version(self.function.partition(":")[0]), *map(package_version, self.code_dependencies)]
+        )
         return f"tilelang|{nvcc.FLAGS}|{PASSES}|{code}|{self!r}"
 
     def cache_path(self, arch: int) -> Path:

@@ -93,19 +93,19 @@ def candidates(problem: Problem, device: Device, *, force: str | None = None) ->
     for strategy in registry.available():
         if reasons := strategy.reasons_unsupported(problem, device):
             rejected.append(f"{strategy.name}: {'; '.join(reasons)}")
-        elif (config := strategy.default(problem, device)) is not None and not blocked(strategy, config, device):
+        elif (config := strategy.heuristic(problem, device)) is not None and not blocked(strategy, config, device):
             step: Step = "torch" if strategy.name == "torch_fallback" else "default"
             yield Choice(step, strategy, config, rejected=tuple(rejected))
     # 6. torch
     fallback = registry.get("torch_fallback")
-    yield Choice("torch", fallback, fallback.default(problem, device), rejected=tuple(rejected))
+    yield Choice("torch", fallback, fallback.heuristic(problem, device), rejected=tuple(rejected))
 
 
 def _beside(problem: Problem, device: Device, force: str | None) -> Iterator[Choice]:
     for strategy in registry.available():
         if not strategy.side_by_side or strategy.reasons_unsupported(problem, device):
             continue
-        config = strategy.default(problem, device)
+        config = strategy.heuristic(problem, device)
         if force in (None, strategy.name) and config is not None and not blocked(strategy, config, device):
             yield Choice("forced" if force else "default", strategy, config)
 
@@ -121,11 +121,11 @@ def _forced(
     if reasons := strategy.reasons_unsupported(problem, device):
         rejected.append(f"{name}: {'; '.join(reasons)}")
         return
-    config = strategy.default(problem, device)
+    config = strategy.heuristic(problem, device)
     if winner is not None and winner.strategy == name:
         config = _config(strategy, winner.config, problem, device) or config
     if config is None:
-        config = next(iter(strategy.space(problem, device)), None)
+        config = next(iter(strategy.shortlist(problem, device)), None)
     if config is not None and not blocked(strategy, config, device):
         yield Choice("forced", strategy, config, rejected=tuple(rejected))
 

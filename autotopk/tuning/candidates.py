@@ -40,7 +40,7 @@ def candidates(problem: Problem, device: Device, strategies: Collection[str] | N
 
 def defaults(problem: Problem, device: Device, strategies: Collection[str] | None = None) -> list[Candidate]:
     """What each able strategy would run where nothing was measured."""
-    chosen = ((s, s.default(problem, device)) for s in _able(problem, device, strategies))
+    chosen = ((s, s.heuristic(problem, device)) for s in _able(problem, device, strategies))
     return [Candidate(s.name, config_json(config), s.version) for s, config in chosen if config is not None]
 
 
@@ -56,7 +56,7 @@ def aside(
 def _runnable(strategy: Strategy, problem: Problem, device: Device) -> Iterator[Config]:
     """Its space, or where it cannot compile, what of it was compiled before."""
     kept_alone = bool(strategy.reasons_unbuildable())
-    for config in strategy.space(problem, device):
+    for config in strategy.shortlist(problem, device):
         if not kept_alone or _is_kept(strategy.program(config, problem, device), device):
             yield config
 

@@ -31,11 +31,11 @@ class Build:
 
     status: Status = "ok"
     error: str | None = None
-    facts: dict[str, float] = field(default_factory=dict)
+    build_stats: dict[str, float] = field(default_factory=dict)
     """Compile seconds, registers and spilled bytes of a thread; empty for what is not compiled."""
 
 
-class Builds:
+class CompilePool:
     """The compile pool of one device; kernels are told apart by where they are cached, and built once."""
 
     def __init__(self, device: Device, *, preload: Sequence[str] = (), processes: int | None = None) -> None:
@@ -148,9 +148,9 @@ def _compile(source: KernelSource, arch: int) -> Build:
         return Build("build_failed", first_line(error))
     except Exception as error:  # a source may be anyone's code: what it raises is its result
         return Build("build_failed", f"{type(error).__name__}: {first_line(error)}")
-    facts = {
+    build_stats = {
         "compile_s": round(time.perf_counter() - begun, 3),
         "registers": float(kernel.registers),
         "spill_bytes": float(kernel.spill_bytes),
     }
-    return Build(facts=facts)
+    return Build(build_stats=build_stats)

@@ -25,7 +25,7 @@ def environment_of(device: Device) -> Environment:
         tilelang=distribution_version("tilelang"),
         python=platform.python_version(),
         autotopk=distribution_version("autotopk"),
-        control="native" if on_gpu and _native_topk() else "aten",
+        baseline="native" if on_gpu and _native_topk() else "aten",
     )
 
 

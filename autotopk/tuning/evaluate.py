@@ -42,11 +42,11 @@ class Screening:
     """A quick look at a checked candidate: microseconds of one call, sample by sample beside torch.topk's."""
 
     samples_us: tuple[float, ...]
-    control_us: tuple[float, ...]
+    baseline_us: tuple[float, ...]
     cold: bool
 
 
-class Judge:
+class Evaluator:
     """One problem on one device at a time, with its inputs, torch.topk, and the candidates that were built for it."""
 
     def __init__(self, problem: Problem, device: torch.device) -> None:
@@ -58,9 +58,9 @@ class Judge:
         self._samples: dict[Candidate, Sample] = {}
         self._gate_inputs: dict[tuple[str, int], Tensor] = {}
         topk = partial(torch.topk, k=problem.k, dim=-1, largest=problem.largest, sorted=problem.sorted)
-        self._control = self._timer.prepare(topk)
+        self._baseline = self._timer.prepare(topk)
         for _ in range(3):
-            self._control()  # clocks come up
+            self._baseline()  # clocks come up
 
     def screen(self, candidate: Candidate, samples: int) -> Screening:
         """Build, check and time a candidate a few times in turn with torch.topk.
@@ -69,19 +69,19 @@ class Judge:
         whatever the candidate itself raises.
         """
         sample = self._timer.prepare(self._run(candidate))
-        pairs = [(sample(), self._control()) for _ in range(samples)]
-        mine, control = zip(*pairs, strict=True)
-        return Screening(mine, control, self._timer.cold)
+        pairs = [(sample(), self._baseline()) for _ in range(samples)]
+        mine, baseline = zip(*pairs, strict=True)
+        return Screening(mine, baseline, self._timer.cold)
 
     def sample(self, candidate: Candidate | None) -> float:
         """Microseconds of one call of a candidate, or of torch.topk. Raises what `screen` raises."""
         if candidate is None:
-            return self._control()
+            return self._baseline()
         if candidate not in self._samples:
             self._samples[candidate] = self._timer.prepare(self._run(candidate))
         return self._samples[candidate]()
 
-    def worst_ratio(self, candidate: Candidate) -> float:
+    def adversarial_slowdown(self, candidate: Candidate) -> float:
         """The slowest adversarial input as a ratio to random input; the answers to all of them are checked.
 
         Spoils the inputs: ask nothing after it. Raises what `screen` raises.

@@ -38,8 +38,8 @@ class TuneStarted:
 
     device: str
     """`Device.fingerprint`."""
-    control: str
-    """What torch.topk is here, see `Environment.control`."""
+    baseline: str
+    """What torch.topk is here, see `Environment.baseline`."""
     workloads: int
     budget_s: float | None
     aside: Mapping[str, Sequence[str]] = field(default_factory=dict)

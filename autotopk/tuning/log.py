@@ -9,8 +9,8 @@ from autotopk.tuning_db.winners import Evidence
 
 
 @dataclass
-class History:
-    """The last measurement of each candidate, on one device and key and under one control."""
+class Log:
+    """The last measurement of each candidate, on one device and key and under one baseline."""
 
     latest: dict[Candidate, Measurement] = field(default_factory=dict)
     screened: dict[Candidate, Measurement] = field(default_factory=dict)
@@ -19,11 +19,11 @@ class History:
     """The last good race."""
 
     @classmethod
-    def of(cls, evidence: Iterable[Evidence], control: str) -> "History":
+    def of(cls, evidence: Iterable[Evidence], baseline: str) -> "Log":
         """From a database, the oldest first; what was measured beside another torch.topk is left out."""
         history = cls()
         for one in evidence:
-            if one.control == control:
+            if one.baseline == baseline:
                 history.add(one.measurement)
         return history
 

@@ -30,13 +30,13 @@ class Estimate:
     """Half width of the 95 % interval, as a fraction of the ratio."""
 
 
-def estimate(samples: Sequence[float], control: Sequence[float]) -> Estimate:
+def estimate(samples: Sequence[float], baseline: Sequence[float]) -> Estimate:
     """The median of per-round ratios, with an interval between two order statistics.
 
     That interval holds the true median with at least 95 % probability whatever the noise looks like; from fewer than
     6 rounds there is no such interval, and all ratios lie in the one given. Raises ValueError without samples.
     """
-    ratios = sorted(a / b for a, b in zip(samples, control, strict=True))
+    ratios = sorted(a / b for a, b in zip(samples, baseline, strict=True))
     if not ratios:
         raise ValueError("no rounds, no estimate")
     middle, rank = median(ratios), _rank(len(ratios))
@@ -100,9 +100,9 @@ class Race(Generic[Contender]):
     def record(self, times: Mapping[Contender | None, float]) -> None:
         """Microseconds of one whole round; those who were dropped meanwhile may be missing."""
         self.rounds += 1
-        control = times[None]
+        baseline = times[None]
         for contender in self._running:
-            self._times[contender].append((times[contender], control))
+            self._times[contender].append((times[contender], baseline))
         if self.retire and self.rounds >= self.min_rounds and self._running:
             standing = self._standing()
             leader = min(standing.values(), key=lambda one: one.ratio)

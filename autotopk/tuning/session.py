@@ -13,9 +13,9 @@ from autotopk.errors import MeasurementError
 from autotopk.key import TuningKey
 from autotopk.problem import Problem
 from autotopk.tuning.candidates import Candidate
-from autotopk.tuning.compile_pool import Build, Builds
+from autotopk.tuning.compile_pool import Build, CompilePool
 from autotopk.tuning.events import CandidateMeasured, Event, WorkloadOutcome, WorkloadResult, WorkloadStarted
-from autotopk.tuning.log import History, candidate_of
+from autotopk.tuning.log import Log, candidate_of
 from autotopk.tuning.race import DROP, Race, estimate, survivors
 from autotopk.tuning.search import Search
 from autotopk.tuning.worker import Worker
@@ -55,7 +55,7 @@ EFFORTS = {
 
 
 @dataclass(frozen=True)
-class Arena:
+class Context:
     """Where contests are held: what all workloads of a run share."""
 
     device: str
@@ -65,17 +65,17 @@ class Arena:
     store: Store
     run: int
     worker: Worker
-    builds: Builds
+    builds: CompilePool
     until: float
     """End of the run's budget, on the monotonic clock."""
     tell: Callable[[Event], None]
 
 
 @dataclass
-class Contest:
-    """One workload in the arena."""
+class Session:
+    """One workload in the context."""
 
-    arena: Arena
+    context: Context
     index: int
     workload: Workload
     problem: Problem
@@ -92,20 +92,20 @@ class Contest:
 
     def __post_init__(self) -> None:
         self._begun = time.monotonic()
-        self._busy_before = self.arena.worker.busy_s
-        self._evidence = self.arena.store.evidence(self.arena.device, self.key)
-        self._history = History.of(self._evidence, self.arena.environment.control)
+        self._busy_before = self.context.worker.busy_s
+        self._evidence = self.context.store.evidence(self.context.device, self.key)
+        self._history = Log.of(self._evidence, self.context.environment.baseline)
 
     @property
     def key(self) -> TuningKey:
         """What the winner is stored under."""
         return TuningKey.of(self.problem)
 
-    def hold(self) -> WorkloadResult:
+    def run(self) -> WorkloadResult:
         """Do what earlier runs left to do."""
-        effort = self.arena.effort
+        effort = self.context.effort
         search = Search(self.candidates, known=self._history.ratios(), first=self.first, limit=effort.trials)
-        self.arena.tell(WorkloadStarted(self.workload, self.index, len(self.candidates), search.left))
+        self.context.tell(WorkloadStarted(self.workload, self.index, len(self.candidates), search.left))
         fewest, _ = effort.rounds
         if not search.left and self._history.decided(self._contenders(), fewest):
             return self.result("known")
@@ -132,10 +132,10 @@ class Contest:
 
     def _screen(self, search: Search) -> None:
         """Check and time candidates a few times each, until all are or time is up."""
-        batch = len(self.candidates) if search.exhaustive else max(8, self.arena.builds.processes)
+        batch = len(self.candidates) if search.exhaustive else max(8, self.context.builds.processes)
         while asked := search.ask(batch):
             turns = 0
-            for candidate, build in self.arena.builds.ready(self.problem, asked, self.arena.until):
+            for candidate, build in self.context.builds.ready(self.problem, asked, self.context.until):
                 measurement = self._screened(candidate, build)
                 self._record([measurement])
                 search.tell(candidate, measurement.ratio)
@@ -147,16 +147,18 @@ class Contest:
 
     def _screened(self, candidate: Candidate, build: Build) -> Measurement:
         if build.status != "ok":
-            return self._failure(candidate, "screen", build.status, build.error, build.facts)
-        reply = self.arena.worker.screen(self.problem, candidate, self.arena.effort.samples)
+            return self._failure(candidate, "screen", build.status, build.error, build.build_stats)
+        reply = self.context.worker.screen(self.problem, candidate, self.context.effort.samples)
         if reply.value is None:
-            return self._failure(candidate, "screen", reply.status, reply.error, build.facts)
+            return self._failure(candidate, "screen", reply.status, reply.error, build.build_stats)
         seen = reply.value
-        return self._success(candidate, "screen", seen.samples_us, seen.control_us, cold=seen.cold, facts=build.facts)
+        return self._success(
+            candidate, "screen", seen.samples_us, seen.baseline_us, cold=seen.cold, build_stats=build.build_stats
+        )
 
     def _contenders(self) -> list[Candidate]:
         """Who is raced: the best as screened, the incumbent and the fallback."""
-        limit = self.arena.effort.contenders
+        limit = self.context.effort.contenders
         held = self.incumbent and (self.incumbent.strategy, self.incumbent.config)
         return survivors(
             self._history.good(self.candidates),
@@ -167,12 +169,12 @@ class Contest:
 
     def _race(self, contenders: Sequence[Candidate]) -> bool:
         """Race them, and say whether anyone failed."""
-        fewest, most = self.arena.effort.rounds
-        race = Race(contenders, fewest, most, retire=self.arena.effort.contenders is not None)
+        fewest, most = self.context.effort.rounds
+        race = Race(contenders, fewest, most, retire=self.context.effort.contenders is not None)
         while order := race.next_round():
             times: dict[Candidate | None, float] = {}
             for one in order:
-                reply = self.arena.worker.sample(self.problem, one)
+                reply = self.context.worker.sample(self.problem, one)
                 if reply.value is not None:
                     times[one] = reply.value
                 elif one is None:
@@ -186,9 +188,11 @@ class Contest:
         self._record(self._with_worst([self._raced(one, *times) for one, times in race.results().items()]))
         return any(self.statuses.get(one, "ok") != "ok" for one in contenders)
 
-    def _raced(self, candidate: Candidate, samples: tuple[float, ...], control: tuple[float, ...]) -> Measurement:
+    def _raced(self, candidate: Candidate, samples: tuple[float, ...], baseline: tuple[float, ...]) -> Measurement:
         screening = self._history.screened[candidate]
-        return self._success(candidate, "race", samples, control, cold=screening.cold, facts=screening.facts)
+        return self._success(
+            candidate, "race", samples, baseline, cold=screening.cold, build_stats=screening.build_stats
+        )
 
     def _with_worst(self, raced: Sequence[Measurement]) -> list[Measurement]:
         """The winner's worst ratio beside it; a winner that fails on an adversary makes place for the next."""
@@ -196,17 +200,17 @@ class Contest:
         while (uuid := next(iter(self._winners(measurements.values())), None)) in measurements:
             winner = measurements.pop(uuid)
             try:
-                reply = self.arena.worker.worst_ratio(self.problem, candidate_of(winner))
+                reply = self.context.worker.adversarial_slowdown(self.problem, candidate_of(winner))
             except MeasurementError:
                 return [*measurements.values(), winner]
             if reply.status not in ("wrong", "crashed"):
-                return [*measurements.values(), replace(winner, worst_ratio=reply.value)]
+                return [*measurements.values(), replace(winner, adversarial_slowdown=reply.value)]
             self._record([self._failure(candidate_of(winner), "race", reply.status, reply.error)])
         return list(measurements.values())
 
     def _winners(self, fresh: Iterable[Measurement] = ()) -> dict[str, Winner]:
         """The key's winner, if any, by uuid, as the database will derive it with the `fresh` measurements."""
-        evidence = [*self._evidence, *(Evidence(one, self.arena.environment.control) for one in fresh)]
+        evidence = [*self._evidence, *(Evidence(one, self.context.environment.baseline) for one in fresh)]
         return derive(evidence, [self.incumbent] if self.incumbent else [])
 
     def _success(
@@ -214,16 +218,16 @@ class Contest:
         candidate: Candidate,
         stage: Stage,
         samples: tuple[float, ...],
-        control: tuple[float, ...],
+        baseline: tuple[float, ...],
         *,
         cold: bool,
-        facts: dict[str, float],
+        build_stats: dict[str, float],
     ) -> Measurement:
-        found = estimate(samples, control)
+        found = estimate(samples, baseline)
         return replace(
-            self._failure(candidate, stage, "ok", None, facts),
+            self._failure(candidate, stage, "ok", None, build_stats),
             samples_us=samples,
-            control_us=control,
+            baseline_us=baseline,
             ratio=found.ratio,
             margin=found.margin,
             cold=cold,
@@ -235,11 +239,11 @@ class Contest:
         stage: Stage,
         status: Status,
         error: str | None,
-        facts: dict[str, float] | None = None,
+        build_stats: dict[str, float] | None = None,
     ) -> Measurement:
         return Measurement(
             uuid=uuid4().hex,
-            device=self.arena.device,
+            device=self.context.device,
             key=self.key,
             strategy=candidate.strategy,
             config=candidate.config,
@@ -248,19 +252,19 @@ class Contest:
             status=status,
             measured_at=datetime.now(UTC).isoformat(),
             error=error,
-            facts=facts or {},
+            build_stats=build_stats or {},
         )
 
     def _record(self, measurements: Sequence[Measurement]) -> None:
         """Finished: from here on nothing loses it."""
-        self.arena.store.record(self.arena.run, measurements)
+        self.context.store.record(self.context.run, measurements)
         for one in measurements:
-            self._evidence.append(Evidence(one, self.arena.environment.control))
+            self._evidence.append(Evidence(one, self.context.environment.baseline))
             self._history.add(one)
             self.statuses[candidate_of(one)] = one.status
-            self.arena.tell(CandidateMeasured(self.workload, one, len(self.statuses)))
+            self.context.tell(CandidateMeasured(self.workload, one, len(self.statuses)))
 
     def _late(self, share: float) -> bool:
         """Whether this part of the workload's device time is used up, or the run's budget."""
-        busy = self.arena.worker.busy_s - self._busy_before
-        return busy > share * self.share_s or time.monotonic() > self.arena.until
+        busy = self.context.worker.busy_s - self._busy_before
+        return busy > share * self.share_s or time.monotonic() > self.context.until

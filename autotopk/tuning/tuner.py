@@ -20,12 +20,12 @@ from autotopk.device import Device, device_of
 from autotopk.key import NEIGHBOUR_RADIUS
 from autotopk.runtime import api
 from autotopk.tuning.candidates import Candidate, aside, candidates, defaults
-from autotopk.tuning.compile_pool import Builds
+from autotopk.tuning.compile_pool import CompilePool
 from autotopk.tuning.environment import environment_of
 from autotopk.tuning.events import Event, Outcome, TuneReport, TuneStarted, WorkloadFinished, WorkloadResult
-from autotopk.tuning.log import History
+from autotopk.tuning.log import Log
 from autotopk.tuning.search import ENUMERATE
-from autotopk.tuning.session import EFFORTS, Arena, Contest
+from autotopk.tuning.session import EFFORTS, Context, Session
 from autotopk.tuning.worker import Worker
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.store import Store
@@ -79,17 +79,17 @@ def tune(
     if budget_s is None and math.isfinite(allowance := EFFORTS[effort].seconds_per_workload * len(workloads)):
         budget_s = allowance
     stepping_aside = aside((one.problem(model.type) for one in workloads), model, strategies)
-    on_event(TuneStarted(model.fingerprint, environment.control, len(workloads), budget_s, stepping_aside))
+    on_event(TuneStarted(model.fingerprint, environment.baseline, len(workloads), budget_s, stepping_aside))
     arguments = {"workloads": [str(one) for one in workloads], "effort": effort, "budget_s": budget_s}
     with (
         Store.open(store_path) as store,
         Worker(place, preload=preload, timeout_s=timeout_s) as worker,
-        closing(Builds(model, preload=preload)) as builds,
+        closing(CompilePool(model, preload=preload)) as builds,
     ):
         run = store.begin_run(model, environment, arguments)
         until = begun + (math.inf if budget_s is None else budget_s)
-        arena = Arena(model.fingerprint, environment, EFFORTS[effort], store, run, worker, builds, until, on_event)
-        tour = Tour(arena, model, workloads, strategies)
+        context = Context(model.fingerprint, environment, EFFORTS[effort], store, run, worker, builds, until, on_event)
+        tour = TuningRun(context, model, workloads, strategies)
         outcome = tour.go()
         store.derive_winners(model.fingerprint)
         artifact.publish(store.winners(), winners_path)
@@ -99,17 +99,17 @@ def tune(
 
 
 @dataclass
-class Tour:
+class TuningRun:
     """The workloads of a run, one contest after another, and the compile pool kept ahead of them."""
 
-    arena: Arena
+    context: Context
     device: Device
     workloads: Sequence[Workload]
     strategies: Collection[str] | None
     results: list[WorkloadResult] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._winners = {winner.key: winner for winner in self.arena.store.winners(self.arena.device)}
+        self._winners = {winner.key: winner for winner in self.context.store.winners(self.context.device)}
         self._candidates: dict[Workload, list[Candidate]] = {}
 
     def go(self) -> Outcome:
@@ -118,12 +118,12 @@ class Tour:
         outcome: Outcome = "finished"
         try:
             for index, workload in enumerate(self.workloads):
-                if time.monotonic() > self.arena.until:
+                if time.monotonic() > self.context.until:
                     outcome = "budget"
                     break
                 self._compile_ahead(index)
                 contest = self._contest(index, workload)
-                self._finish(index, contest.hold())
+                self._finish(index, contest.run())
                 contest = None
         except KeyboardInterrupt:
             outcome = "interrupted"
@@ -132,11 +132,11 @@ class Tour:
         self.results += [WorkloadResult(workload, "skipped") for workload in self.workloads[len(self.results) :]]
         return outcome
 
-    def _contest(self, index: int, workload: Workload) -> Contest:
+    def _contest(self, index: int, workload: Workload) -> Session:
         found = self._candidates.pop(workload)
         rules = defaults(workload.problem(self.device.type), self.device, self.strategies)
-        return Contest(
-            arena=self.arena,
+        return Session(
+            context=self.context,
             index=index,
             workload=workload,
             problem=workload.problem(self.device.type),
@@ -144,14 +144,14 @@ class Tour:
             first=self._promising(workload, found) + rules,
             fallback=next((one for one in rules if one.strategy == "torch_fallback"), None),
             incumbent=self._winners.get(workload.key),
-            share_s=(self.arena.until - time.monotonic()) / (len(self.workloads) - index),
+            share_s=(self.context.until - time.monotonic()) / (len(self.workloads) - index),
         )
 
     def _finish(self, index: int, result: WorkloadResult) -> None:
         self.results.append(result)
         if result.winner is not None:
             self._winners[result.winner.key] = result.winner
-        self.arena.tell(WorkloadFinished(result, index, self._eta_s()))
+        self.context.tell(WorkloadFinished(result, index, self._eta_s()))
 
     def _compile_ahead(self, index: int) -> None:
         """Start the kernels of this workload, then of the next ones, as far as their candidates are all measured."""
@@ -161,9 +161,9 @@ class Tour:
                 found = candidates(problem, self.device, self.strategies)
                 self._candidates[workload] = found
                 if len(found) < ENUMERATE:
-                    evidence = self.arena.store.evidence(self.arena.device, workload.key)
-                    known = History.of(evidence, self.arena.environment.control).latest
-                    self.arena.builds.submit(problem, [one for one in found if one not in known])
+                    evidence = self.context.store.evidence(self.context.device, workload.key)
+                    known = Log.of(evidence, self.context.environment.baseline).latest
+                    self.context.builds.submit(problem, [one for one in found if one not in known])
 
     def _promising(self, workload: Workload, found: Sequence[Candidate]) -> list[Candidate]:
         """The incumbent, and the winners of neighbours from the nearest on."""
@@ -179,4 +179,4 @@ class Tour:
         if not paces:
             return None
         left = len(self.workloads) - len(self.results)
-        return max(0.0, min(left * sum(paces) / len(paces), self.arena.until - time.monotonic()))
+        return max(0.0, min(left * sum(paces) / len(paces), self.context.until - time.monotonic()))

@@ -19,7 +19,7 @@ import torch
 from autotopk.errors import BuildError, MeasurementError, UnknownStrategyError, UnsupportedProblemError
 from autotopk.problem import Problem
 from autotopk.tuning.candidates import Candidate
-from autotopk.tuning.evaluate import Judge, Screening, WrongAnswerError
+from autotopk.tuning.evaluate import Evaluator, Screening, WrongAnswerError
 from autotopk.tuning.timing import first_line
 from autotopk.tuning_db.records import Status
 
@@ -67,16 +67,16 @@ class Worker:
         self._open: Problem | None = None
 
     def screen(self, problem: Problem, candidate: Candidate, samples: int) -> Reply[Screening]:
-        """See `Judge.screen`. Raises MeasurementError where not even torch.topk can be timed; so do the others."""
+        """See `Evaluator.screen`. Raises MeasurementError where not even torch.topk can be timed; so do the others."""
         return self._turn(problem, "screen", candidate, samples)
 
     def sample(self, problem: Problem, candidate: Candidate | None) -> Reply[float]:
-        """See `Judge.sample`."""
+        """See `Evaluator.sample`."""
         return self._turn(problem, "sample", candidate)
 
-    def worst_ratio(self, problem: Problem, candidate: Candidate) -> Reply[float]:
-        """See `Judge.worst_ratio`."""
-        reply: Reply[float] = self._turn(problem, "worst_ratio", candidate)
+    def adversarial_slowdown(self, problem: Problem, candidate: Candidate) -> Reply[float]:
+        """See `Evaluator.adversarial_slowdown`."""
+        reply: Reply[float] = self._turn(problem, "adversarial_slowdown", candidate)
         self._open = None
         return reply
 
@@ -170,7 +170,7 @@ def _serve(connection: Connection, device_name: str, preload: Sequence[str]) -> 
     """The process: one reply to each request, until the parent is gone."""
     live_with_parent()
     device = torch.device(device_name)
-    judge: Judge | None = None
+    evaluator: Evaluator | None = None
 
     def start() -> None:
         for module in preload:
@@ -180,11 +180,11 @@ def _serve(connection: Connection, device_name: str, preload: Sequence[str]) -> 
             torch.cuda.init()
 
     def open_problem(problem: Problem) -> None:
-        nonlocal judge
-        judge = None  # the old inputs go before the new ones come
+        nonlocal evaluator
+        evaluator = None  # the old inputs go before the new ones come
         if device.type == "cuda":
             torch.cuda.empty_cache()
-        judge = Judge(problem, device)
+        evaluator = Evaluator(problem, device)
 
     connection.send(_outcome(start))
     while True:
@@ -192,7 +192,7 @@ def _serve(connection: Connection, device_name: str, preload: Sequence[str]) -> 
             method, arguments = connection.recv()
         except EOFError:
             return
-        action = open_problem if method == "open" else getattr(judge, method)
+        action = open_problem if method == "open" else getattr(evaluator, method)
         connection.send(_outcome(action, *arguments))
 
 

@@ -76,7 +76,7 @@ class RadixStrategy(Strategy):
 
     preference: ClassVar[int] = 15
     indices_alone = True
-    shares = ("autotopk.strategies._radix",)
+    code_dependencies = ("autotopk.strategies._radix",)
 
     @abstractmethod
     def roomiest(self, problem: Problem, device: Device) -> Any:
@@ -117,7 +117,7 @@ class RadixStrategy(Strategy):
         """Whatever the kernel can run."""
         return fits(config, problem, device)
 
-    def default(self, problem: Problem, device: Device) -> Any | None:
+    def heuristic(self, problem: Problem, device: Device) -> Any | None:
         """The usual configuration where the family suits, and its kernel is kept already or can be compiled here.
 
         None for rows so short and k so small that k rounds of masking are done sooner.

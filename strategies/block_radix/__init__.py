@@ -61,7 +61,7 @@ class BlockRadix(RadixStrategy):
             return [f"needs a CUDA device of compute capability 8.0, not {device.name}"]
         return super().reasons_unsupported(problem, device)
 
-    def space(self, problem: Problem, device: Device) -> Sequence[BlockRadixConfig]:
+    def shortlist(self, problem: Problem, device: Device) -> Sequence[BlockRadixConfig]:
         """Whole rows in registers with up to twice as many, else samples; narrower loads were never faster.
 
         One point, for comparison, where lanes merge their lists in two thirds of the time.

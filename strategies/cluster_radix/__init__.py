@@ -67,7 +67,7 @@ class ClusterRadix(RadixStrategy):
             reasons.append(f"{problem.rows} rows of {problem.cols} keep the device busy with one block each")
         return reasons
 
-    def space(self, problem: Problem, device: Device) -> Sequence[ClusterRadixConfig]:
+    def shortlist(self, problem: Problem, device: Device) -> Sequence[ClusterRadixConfig]:
         """Whole rows in registers, else samples over as many blocks as the device has room for."""
         shapes = [
             ClusterRadixConfig(blocks, threads, items, bits, 0, problem.vector)

@@ -45,7 +45,7 @@ class LaneMerge(Strategy):
     preference: ClassVar[int] = 20
     embeddable = True
     side_by_side = True
-    shares = ("autotopk.strategies._short_rows",)
+    code_dependencies = ("autotopk.strategies._short_rows",)
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs a GPU of compute capability 8.0, floats of at most 32 bits, short rows and a small k."""
@@ -61,7 +61,7 @@ class LaneMerge(Strategy):
             reasons.append("triton is not installed")
         return reasons
 
-    def space(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
+    def shortlist(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
         """What was ever best, or within 3 % of it, in an exhaustive sweep: docs/small_rows.md."""
         return list(dict.fromkeys(_layouts(problem, device)))
 
@@ -76,10 +76,10 @@ class LaneMerge(Strategy):
             and (problem.k <= TREE_K or not config.tree)
         )
 
-    def default(self, problem: Problem, device: Device) -> LaneMergeConfig | None:
+    def heuristic(self, problem: Problem, device: Device) -> LaneMergeConfig | None:
         """The first of the space; where so many float32 are asked for that some are alike, others are faster."""
         alike = problem.itemsize == 4 and problem.k * problem.cols > 1 << 15
-        return None if alike else self.space(problem, device)[0]
+        return None if alike else self.shortlist(problem, device)[0]
 
     def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every 32 * warps / lanes rows."""

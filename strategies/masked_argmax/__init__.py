@@ -35,7 +35,7 @@ class MaskedArgmax(Strategy):
     config_type = MaskedArgmaxConfig
     preference: ClassVar[int] = 10
     embeddable = True
-    shares = ("autotopk.strategies._short_rows",)
+    code_dependencies = ("autotopk.strategies._short_rows",)
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs a GPU of compute capability 8.0, short rows and a small k."""
@@ -54,7 +54,7 @@ class MaskedArgmax(Strategy):
             reasons.append("triton is not installed")
         return reasons
 
-    def space(self, problem: Problem, device: Device) -> Sequence[MaskedArgmaxConfig]:
+    def shortlist(self, problem: Problem, device: Device) -> Sequence[MaskedArgmaxConfig]:
         """Rows per program and warps, such that threads hold 1 to 64 elements and idle rows stay few.
 
         One point, for comparison, where lane_merge serves: it was faster on every shape measured.
@@ -75,7 +75,7 @@ class MaskedArgmax(Strategy):
         """Any layout whose registers suffice."""
         return config.warps in MAX_KEY_REGISTERS and _fits(config, problem)
 
-    def default(self, problem: Problem, device: Device) -> MaskedArgmaxConfig | None:
+    def heuristic(self, problem: Problem, device: Device) -> MaskedArgmaxConfig | None:
         """As few warps a row as hold it, while k rounds over it cost no more than torch.topk."""
         if problem.k * block_cols(problem) > 32 * 2048:
             return None

@@ -43,7 +43,7 @@ class TorchFallback(Strategy):
         """Never unsupported."""
         return []
 
-    def space(self, problem: Problem, device: Device) -> Sequence[TorchConfig]:
+    def shortlist(self, problem: Problem, device: Device) -> Sequence[TorchConfig]:
         """Chunks are worth a try where they discard at least half of a row.
 
         torch.sort on CUDA puts NaNs whose sign bit is set below everything in some of its kernels, torch.topk above.
@@ -52,7 +52,7 @@ class TorchFallback(Strategy):
         sorts = device.type == "cpu" or "float" not in problem.dtype
         return [TorchConfig("topk"), *([TorchConfig("sort")] if sorts else []), *chunked]
 
-    def default(self, problem: Problem, device: Device) -> TorchConfig:
+    def heuristic(self, problem: Problem, device: Device) -> TorchConfig:
         """torch.topk as it is."""
         return TorchConfig("topk")
 

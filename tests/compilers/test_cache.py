@@ -120,7 +120,7 @@ from autotopk import registry
 from autotopk.device import H100
 from autotopk.problem import Problem
 strategy, problem = registry.get("masked_argmax"), Problem.contiguous(64, 128, 5)
-source = strategy.program(strategy.default(problem, H100), problem, H100).source
+source = strategy.program(strategy.heuristic(problem, H100), problem, H100).source
 kernel = source.load(90)
 print(kernel.symbol, "triton" in sys.modules, source.cache_path(90))
 """
@@ -142,7 +142,7 @@ def test_second_process_needs_no_compiler() -> None:
 @pytest.mark.compile
 def test_what_cannot_be_compiled_is_a_build_error() -> None:
     strategy, problem = registry.get("masked_argmax"), Problem.contiguous(64, 128, 5)
-    program = strategy.program(strategy.space(problem, H100)[0], problem, H100)
+    program = strategy.program(strategy.shortlist(problem, H100)[0], problem, H100)
     assert isinstance(program, KernelProgram)
     assert isinstance(program.source, TritonSource)
     broken = dict(program.source.constants) | {"BLOCK_COLS": 100}  # no power of two

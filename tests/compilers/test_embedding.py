@@ -30,7 +30,7 @@ def sources() -> list[pytest.param]:  # type: ignore[valid-type]
     for strategy in registry.available():
         for problem in (Problem.contiguous(4096, 256, 4), Problem.contiguous(100, 1001, 8, "float16", largest=False)):
             if strategy.embeddable and not strategy.reasons_unsupported(problem, H100):
-                program = strategy.program(strategy.space(problem, H100)[0], problem, H100)
+                program = strategy.program(strategy.shortlist(problem, H100)[0], problem, H100)
                 if isinstance(program, KernelProgram) and isinstance(program.source, TritonSource):
                     found.append(pytest.param(program.source, id=f"{strategy.name}-{problem}"))
     return found

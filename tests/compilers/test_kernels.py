@@ -198,7 +198,7 @@ def test_lengths_that_need_as_many_loads_share_a_kernel_of_lane_merge() -> None:
 @pytest.mark.parametrize("name", ["block_radix", "cluster_radix"])
 def test_runtime_numbers_do_not_recompile_radix_kernels(name: str) -> None:
     strategy = registry.get(name)
-    config = strategy.space(Problem.contiguous(1, 20_000, 100), H100)[0]
+    config = strategy.shortlist(Problem.contiguous(1, 20_000, 100), H100)[0]
     problems = [Problem.contiguous(rows, cols, k) for rows in (1, 3) for cols in (5000, 8192) for k in (1, 100)]
     problems.append(Problem.contiguous(2, 8191, 7))  # narrower loads
     assert all(strategy.valid(config, problem, H100) for problem in problems)

@@ -180,7 +180,7 @@ def test_processes_compile_at_once(cache_dir: Path) -> None:
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         results = list(pool.map(compile_pool._compile, sources, [90] * len(sources)))
     assert [result.status for result in results] == ["ok"] * len(sources)
-    assert all(result.facts["registers"] > 0 for result in results)
+    assert all(result.build_stats["registers"] > 0 for result in results)
     files = list((cache_dir / "kernels").iterdir())
     assert {Kernel.from_bytes(file.read_bytes()).threads for file in files} == {128}
     assert len(files) == 3
@@ -341,7 +341,7 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_shared_code_is_part_of_identity_and_version(shared: Path) -> None:
-    source = replace(ADD, shares=("shared_by_test",))
+    source = replace(ADD, code_dependencies=("shared_by_test",))
     plain = type(registry.get("torch_fallback"))
     sharing = type("Sharing", (plain,), {"__module__": plain.__module__, "shares": ("shared_by_test",)})
 
@@ -367,4 +367,4 @@ def test_a_strategy_that_shares_nothing_has_the_version_of_its_folder() -> None:
 @pytest.mark.parametrize("name", ["not_there", "autotopk.not_there", "not_there.at_all"])
 def test_shared_code_that_is_not_there_is_a_build_error(name: str) -> None:
     with pytest.raises(BuildError, match=f"{name} has no source file"):
-        replace(ADD, shares=(name,)).identity()
+        replace(ADD, code_dependencies=(name,)).identity()

@@ -183,8 +183,8 @@ def questions(cases: Iterable[Case], device: Device) -> list[ParameterSet]:
 
 def sample(strategy: Strategy, problem: Problem, device: Device, count: int = 6) -> list[Config]:
     """The default, the first, the last and some configurations between, each once."""
-    space = list(strategy.space(problem, device))
-    default = strategy.default(problem, device)
+    space = list(strategy.shortlist(problem, device))
+    default = strategy.heuristic(problem, device)
     spread = [space[i * (len(space) - 1) // max(1, count - 1)] for i in range(count)]
     return list(dict.fromkeys([*([] if default is None else [default]), *spread]))
 

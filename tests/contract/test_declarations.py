@@ -108,35 +108,35 @@ def test_config_is_a_frozen_record_of_plain_values(strategy: Strategy) -> None:
     assert is_dataclass(strategy.config_type)
     assert strategy.config_type.__dataclass_params__.frozen  # type: ignore[attr-defined]
     for problem, device in able(strategy):
-        for config in strategy.space(problem, device):
+        for config in strategy.shortlist(problem, device):
             assert type(config) is strategy.config_type
             assert all(type(getattr(config, field.name)) in (int, str, bool, float) for field in fields(config))
 
 
 def test_space_is_finite_valid_and_repeatable(strategy: Strategy) -> None:
     for problem, device in able(strategy):
-        space = list(strategy.space(problem, device))
+        space = list(strategy.shortlist(problem, device))
         assert space, (problem, device)
         assert len(set(space)) == len(space) <= 10_000
-        assert space == list(strategy.space(problem, device))
+        assert space == list(strategy.shortlist(problem, device))
         assert all(strategy.valid(config, problem, device) for config in space)
 
 
 def test_default_is_valid(strategy: Strategy) -> None:
     for problem, device in able(strategy):
-        default = strategy.default(problem, device)
+        default = strategy.heuristic(problem, device)
         assert default is None or strategy.valid(default, problem, device), (problem, default)
 
 
 def test_configs_survive_their_text(strategy: Strategy) -> None:
     for problem, device in able(strategy):
-        for config in strategy.space(problem, device):
+        for config in strategy.shortlist(problem, device):
             assert strategy.parse_config(config_json(config)) == config
 
 
 def test_foreign_configs_are_refused(strategy: Strategy) -> None:
     problem, device = next(able(strategy))
-    good = json.loads(config_json(strategy.space(problem, device)[0]))
+    good = json.loads(config_json(strategy.shortlist(problem, device)[0]))
     missing = dict(list(good.items())[1:])
     wrong: tuple[object, ...] = ({**good, "color": 1}, missing, [], None, 3)
     for bad in wrong:
@@ -148,7 +148,7 @@ def test_foreign_configs_are_refused(strategy: Strategy) -> None:
 
 def test_programs_fit_a_launch(strategy: Strategy) -> None:
     for problem, device in able(strategy):
-        for config in strategy.space(problem, device):
+        for config in strategy.shortlist(problem, device):
             found = strategy.program(config, problem, device)
             if isinstance(found, HostProgram):
                 assert callable(found.run)
@@ -164,7 +164,7 @@ def test_sources_travel_and_are_told_apart(strategy: Strategy) -> None:
     for problem, device in able(strategy):
         sources = [
             program.source
-            for config in strategy.space(problem, device)
+            for config in strategy.shortlist(problem, device)
             if isinstance(program := strategy.program(config, problem, device), KernelProgram)
         ]
         for source in sources:
@@ -206,20 +206,20 @@ def test_without_a_compiler_only_kept_kernels_are_served_and_tuned(
     strategy = registry.get(name)
     assert isinstance(strategy, program.RadixStrategy)
     assert not strategy.reasons_unsupported(problem, H100)
-    assert strategy.default(problem, H100) is None
+    assert strategy.heuristic(problem, H100) is None
     assert candidates(problem, H100, [name]) == []
     assert aside([problem], H100, [name, "torch_fallback"]) == {name: ["no compiler"]}
     assert aside([problem], cpu_device(), [name]) == {}
     usual = strategy.usual(problem, H100)
     write_atomically(program.source(usual, problem).cache_path(H100.arch), b"kept")
-    assert strategy.default(problem, H100) == usual
+    assert strategy.heuristic(problem, H100) == usual
     assert [one.config for one in candidates(problem, H100, [name])] == [config_json(usual)]
 
 
 def test_winners_serve_neighbours() -> None:
     """A configuration measured on one shape answers others that its kernel can run."""
     strategy = registry.get("block_radix")
-    config = strategy.space(Problem.contiguous(512, 8192, 100), H100)[0]
+    config = strategy.shortlist(Problem.contiguous(512, 8192, 100), H100)[0]
     served = [
         Problem.contiguous(100, 8191, 128),  # narrower loads
         Problem.contiguous(9, 4000, 20),
@@ -239,11 +239,11 @@ from autotopk.problem import Problem
 from autotopk.strategy import KernelProgram
 strategy, problem = registry.get(sys.argv[1]), Problem.contiguous(64, 128, 5)
 if not strategy.reasons_unsupported(problem, H100):
-    for config in strategy.space(problem, H100):
+    for config in strategy.shortlist(problem, H100):
         program = strategy.program(config, problem, H100)
         if isinstance(program, KernelProgram):
             program.source.identity()
-strategy.default(problem, H100), strategy.version
+strategy.heuristic(problem, H100), strategy.version
 print([name for name in ("triton", "tilelang", "tvm", "sqlalchemy", "optuna") if name in sys.modules])
 """
 

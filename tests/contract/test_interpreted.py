@@ -40,7 +40,7 @@ def triton_strategies() -> list[str]:
         strategy.name
         for strategy in registry.available()
         if not strategy.reasons_unsupported(problem, H100)
-        and isinstance(program := strategy.program(strategy.space(problem, H100)[0], problem, H100), KernelProgram)
+        and isinstance(program := strategy.program(strategy.shortlist(problem, H100)[0], problem, H100), KernelProgram)
         and isinstance(program.source, TritonSource)
     ]
 
@@ -85,7 +85,7 @@ def test_rows_side_by_side(case: Beside) -> None:
     able = [s for s in registry.available() if s.side_by_side and not s.reasons_unsupported(problem, H100)]
     assert able
     for strategy in able:
-        for config in strategy.space(problem, H100):
+        for config in strategy.shortlist(problem, H100):
             values, indices = run(strategy.program(config, problem, H100), problem, x)  # type: ignore[arg-type]
             assert not case.problems_with(x, values.view(size), indices.view(size)), config
 
@@ -105,7 +105,7 @@ def test_lane_merge_orders_what_its_words_cannot_tell(cols: int, largest: bool) 
         for k in (1, 3, 4, 9):
             case = Case(3, cols, k, largest=largest)
             problem = case.problem(x, "cuda")
-            for config in strategy.space(problem, H100):
+            for config in strategy.shortlist(problem, H100):
                 check(strategy, config, case, x)
 
 
@@ -135,7 +135,7 @@ def every_config() -> list[pytest.param]:  # type: ignore[valid-type]
             for rows in (1, 2, 3, 7, 15, 31, 63, 130):
                 case = Case(rows, cols, 3, "float32", "nan", layout="padded")
                 problem = case.problem(case.input("cpu"), "cuda")
-                for config in strategy.space(problem, H100):
+                for config in strategy.shortlist(problem, H100):
                     if prod(strategy.program(config, problem, H100).grid) <= MAX_PROGRAMS:  # type: ignore[union-attr]
                         found[name, config, cols] = case
     return [pytest.param(name, config, case, id=f"{config}-{case}") for (name, config, _), case in found.items()]
@@ -154,5 +154,5 @@ def test_answers_right_whatever_is_asked(name: str, data: st.DataObject) -> None
     strategy, x = registry.get(name), case.input("cpu")
     problem = case.problem(x, "cuda")
     if not strategy.reasons_unsupported(problem, H100):
-        config = data.draw(st.sampled_from(list(strategy.space(problem, H100))))
+        config = data.draw(st.sampled_from(list(strategy.shortlist(problem, H100))))
         check(strategy, config, case, draw_values(data, x))

@@ -42,10 +42,10 @@ class Planted(Strategy):
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         return []
 
-    def space(self, problem: Problem, device: Device) -> Sequence[PlantedConfig]:
+    def shortlist(self, problem: Problem, device: Device) -> Sequence[PlantedConfig]:
         return [PlantedConfig(0), PlantedConfig(1)]
 
-    def default(self, problem: Problem, device: Device) -> PlantedConfig:
+    def heuristic(self, problem: Problem, device: Device) -> PlantedConfig:
         return PlantedConfig()
 
     def program(self, config: PlantedConfig, problem: Problem, device: Device) -> HostProgram:

@@ -25,9 +25,9 @@ def winner(rows: int, cols: int, k: int, config: str = SORT, **changes: Any) -> 
         "config": config,
         "version": registry.get("torch_fallback").version,
         "time_us": 5.0,
-        "control_us": 10.0,
+        "baseline_us": 10.0,
         "ratio": 0.5,
-        "control": "aten",
+        "baseline": "aten",
         "measured_at": "2026-01-01T00:00:00+00:00",
     }
     return Winner(**(fields | changes))

@@ -115,10 +115,10 @@ class Planted(Strategy):
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         return []
 
-    def space(self, problem: Problem, device: Device) -> Sequence[Way]:
+    def shortlist(self, problem: Problem, device: Device) -> Sequence[Way]:
         return [Way(name) for name in WAYS]
 
-    def default(self, problem: Problem, device: Device) -> None:
+    def heuristic(self, problem: Problem, device: Device) -> None:
         return None
 
     def program(self, config: Way, problem: Problem, device: Device) -> HostProgram:

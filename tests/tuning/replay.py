@@ -13,11 +13,11 @@ import torch
 from autotopk.device import cpu_device
 from autotopk.problem import Problem
 from autotopk.tuning.candidates import Candidate, candidates
-from autotopk.tuning.compile_pool import Builds
+from autotopk.tuning.compile_pool import CompilePool
 from autotopk.tuning.environment import environment_of
 from autotopk.tuning.evaluate import Screening
 from autotopk.tuning.events import Event, WorkloadResult
-from autotopk.tuning.session import EFFORTS, Arena, Contest
+from autotopk.tuning.session import EFFORTS, Context, Session
 from autotopk.tuning.worker import Reply, Worker
 from autotopk.tuning_db.records import Status, Winner
 from autotopk.tuning_db.store import Store
@@ -51,13 +51,13 @@ class ReplayWorker(Worker):
 
     def screen(self, problem: Problem, candidate: Candidate, samples: int) -> Reply[Screening]:
         mine = tuple(self._time(candidate) for _ in range(samples))
-        control = tuple(self._time(None) for _ in range(samples))
-        return self._reply("screen", candidate, self.screen_status, Screening(mine, control, cold=True))
+        baseline = tuple(self._time(None) for _ in range(samples))
+        return self._reply("screen", candidate, self.screen_status, Screening(mine, baseline, cold=True))
 
     def sample(self, problem: Problem, candidate: Candidate | None) -> Reply[float]:
         return self._reply("sample", candidate, self.race_status, self._time(candidate))
 
-    def worst_ratio(self, problem: Problem, candidate: Candidate) -> Reply[float]:
+    def adversarial_slowdown(self, problem: Problem, candidate: Candidate) -> Reply[float]:
         return self._reply("worst", candidate, self.worst_status, 1.5)
 
     def _time(self, candidate: Candidate | None) -> float:
@@ -83,15 +83,15 @@ def hold(
     first: Sequence[Candidate] = (),
     share_s: float = 1e9,
     version: str | None = None,
-    control: str = "aten",
+    baseline: str = "aten",
     tell: Callable[[Event], None] = lambda event: None,
 ) -> WorkloadResult:
     """One contest over `WORKLOAD` between the configurations of torch_fallback."""
-    environment = replace(environment_of(DEVICE), control=control)
+    environment = replace(environment_of(DEVICE), baseline=baseline)
     problem = WORKLOAD.problem("cpu")
     space = candidates(problem, DEVICE, ["torch_fallback"])
-    with closing(Builds(DEVICE)) as builds:
-        arena = Arena(
+    with closing(CompilePool(DEVICE)) as builds:
+        context = Context(
             device=DEVICE.fingerprint,
             environment=environment,
             effort=EFFORTS[effort],
@@ -102,8 +102,8 @@ def hold(
             until=time.monotonic() + 60,
             tell=tell,
         )
-        contest = Contest(
-            arena=arena,
+        contest = Session(
+            context=context,
             index=0,
             workload=WORKLOAD,
             problem=problem,
@@ -112,4 +112,4 @@ def hold(
             incumbent=incumbent,
             share_s=share_s,
         )
-        return contest.hold()
+        return contest.run()

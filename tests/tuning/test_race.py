@@ -13,11 +13,11 @@ from autotopk.tuning.race import Estimate, Race, estimate, separated, survivors,
 RECORDED = json.loads(Path(__file__).with_name("recorded_race.json").read_text())
 
 
-def replay(race: Race[str], control: Sequence[float], samples: Mapping[str, Sequence[float]]) -> None:
+def replay(race: Race[str], baseline: Sequence[float], samples: Mapping[str, Sequence[float]]) -> None:
     """Feed rounds of samples until the race is over."""
     while order := race.next_round():
         times: dict[str | None, float] = {name: samples[name][race.rounds] for name in order if name is not None}
-        race.record({**times, None: control[race.rounds]})
+        race.record({**times, None: baseline[race.rounds]})
 
 
 def noisy(level: float, noise: float, seed: int, rounds: int = 50) -> list[float]:
@@ -77,14 +77,14 @@ def test_disturbed_rounds_and_drift_do_not_change_the_ranking() -> None:
 
 
 def test_a_recorded_race_ends_earlier_with_the_same_winner() -> None:
-    everything = {name: estimate(times, RECORDED["control_us"]) for name, times in RECORDED["samples_us"].items()}
+    everything = {name: estimate(times, RECORDED["baseline_us"]) for name, times in RECORDED["samples_us"].items()}
     best = min(everything, key=lambda name: everything[name].ratio)
-    race = Race(list(everything), 7, len(RECORDED["control_us"]))
-    replay(race, RECORDED["control_us"], RECORDED["samples_us"])
+    race = Race(list(everything), 7, len(RECORDED["baseline_us"]))
+    replay(race, RECORDED["baseline_us"], RECORDED["samples_us"])
     winner = ranking(race)[0]
     assert winner == best or everything[winner].ratio / everything[best].ratio < 1.02
     samples_taken = sum(len(times) for times, _ in race.results().values())
-    assert samples_taken < 0.7 * len(everything) * len(RECORDED["control_us"])
+    assert samples_taken < 0.7 * len(everything) * len(RECORDED["baseline_us"])
 
 
 def test_rounds_are_shuffled_and_hold_everyone_and_torch() -> None:

@@ -36,18 +36,18 @@ def test_every_candidate_is_screened_and_the_best_are_raced(store: Store) -> Non
     assert (result.winner.config, result.winner.runner_up) == (FASTER, f"torch_fallback {FAST}")
     assert result.winner.ratio == pytest.approx(0.4, rel=0.01)
     assert result.winner.gap == pytest.approx(0.5, rel=0.02)
-    assert result.winner.worst_ratio == 1.5
+    assert result.winner.adversarial_slowdown == 1.5
     assert result.winner == winner_of(store), "the database derives what the tuner told"
 
 
 def test_a_race_has_rounds_beside_torch_topk(store: Store) -> None:
     hold(store, ReplayWorker(times={FASTER: 40, FAST: 60}))
     for one in measured(store, "race").values():
-        assert len(one.samples_us) == len(one.control_us) >= 7
+        assert len(one.samples_us) == len(one.baseline_us) >= 7
         assert one.ratio is not None
         assert one.margin is not None
         assert one.margin < 0.01
-    assert [one.worst_ratio for one in measured(store, "race").values() if one.config == FAST] == [None]
+    assert [one.adversarial_slowdown for one in measured(store, "race").values() if one.config == FAST] == [None]
 
 
 def test_nothing_is_measured_twice(store: Store) -> None:
@@ -96,10 +96,10 @@ def test_another_version_of_the_strategy_is_measured_anew(store: Store) -> None:
 
 def test_another_control_is_measured_anew(store: Store) -> None:
     hold(store, ReplayWorker(times={FASTER: 40}))
-    result = hold(store, ReplayWorker(times={FASTER: 80}), control="native")
+    result = hold(store, ReplayWorker(times={FASTER: 80}), baseline="native")
     assert result.measured == {"ok": CANDIDATES}
     assert result.winner is not None
-    assert result.winner.control == "native"
+    assert result.winner.baseline == "native"
     assert result.winner.ratio == pytest.approx(0.8, rel=0.01)
 
 
@@ -130,13 +130,13 @@ def test_a_winner_that_fails_on_an_adversary_makes_place(store: Store, status: s
     result = hold(store, worker)
     assert measured(store)[FASTER].status == status
     assert result.winner is not None
-    assert (result.winner.config, result.winner.worst_ratio) == (FAST, 1.5)
+    assert (result.winner.config, result.winner.adversarial_slowdown) == (FAST, 1.5)
 
 
 def test_a_worst_ratio_that_cannot_be_taken_is_left_open(store: Store) -> None:
     result = hold(store, ReplayWorker(times={FASTER: 40}, worst_status={FASTER: "timeout"}))
     assert result.winner is not None
-    assert (result.winner.config, result.winner.worst_ratio) == (FASTER, None)
+    assert (result.winner.config, result.winner.adversarial_slowdown) == (FASTER, None)
 
 
 def test_without_torch_topk_there_is_no_race(store: Store) -> None:

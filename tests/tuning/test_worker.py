@@ -37,7 +37,7 @@ def test_a_right_answer_is_timed_beside_torch_topk(worker: Worker) -> None:
     reply = worker.screen(PROBLEM, way("slow"), samples=4)
     assert reply.status == "ok"
     assert reply.value is not None
-    assert len(reply.value.samples_us) == len(reply.value.control_us) == 4
+    assert len(reply.value.samples_us) == len(reply.value.baseline_us) == 4
     assert min(reply.value.samples_us) > 2000
     assert not reply.value.cold
     assert 0 < (worker.sample(PROBLEM, None).value or 0) < (worker.sample(PROBLEM, way("slow")).value or 0)
@@ -71,11 +71,11 @@ def test_how_a_candidate_ends_is_told_and_the_next_one_runs(worker: Worker, name
 
 def test_a_winner_is_checked_on_every_adversary(worker: Worker) -> None:
     assert worker.screen(PROBLEM, way("wrong_on_denormals"), samples=1).status == "ok"
-    reply = worker.worst_ratio(PROBLEM, way("wrong_on_denormals"))
+    reply = worker.adversarial_slowdown(PROBLEM, way("wrong_on_denormals"))
     assert reply.status == "wrong"
     assert reply.error is not None
     assert "'denormals'" in reply.error
-    worst = worker.worst_ratio(PROBLEM, way("right"))
+    worst = worker.adversarial_slowdown(PROBLEM, way("right"))
     assert worst.value is not None
     assert worst.value >= 1
 

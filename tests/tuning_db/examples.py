@@ -15,8 +15,8 @@ from autotopk.problem import DTYPE_BYTES
 from autotopk.tuning_db.records import Environment, Measurement, Winner
 
 CPU = Device("cpu", "a CPU", processors=4)
-ATEN = Environment("580.1", "13.0", "2.12.0", "3.7.0", "absent", "3.11.7", "0.1.0", control="aten")
-NATIVE = replace(ATEN, torch="2.13.0", control="native")
+ATEN = Environment("580.1", "13.0", "2.12.0", "3.7.0", "absent", "3.11.7", "0.1.0", baseline="aten")
+NATIVE = replace(ATEN, torch="2.13.0", baseline="native")
 KEY = TuningKey("float32", 64, 1024, 8, sorted=True)
 
 
@@ -34,7 +34,7 @@ def measurement(name: str = "quick", ratio: float | None = 0.5, *, day: int = 1,
         status="ok" if ok else "wrong",
         measured_at=f"2025-01-{day:02}T00:00:00+00:00",
         samples_us=(10.0 * ratio, 10.0 * ratio, 90.0) if ratio is not None else (),
-        control_us=(10.0, 10.0, 80.0) if ok else (),
+        baseline_us=(10.0, 10.0, 80.0) if ok else (),
         ratio=ratio,
         margin=0.01 if ok else None,
     )
@@ -50,13 +50,13 @@ def winner(**changes: Any) -> Winner:
         config='{"block":1024,"warps":4}',
         version="0123456789ab",
         time_us=2.5,
-        control_us=10.0,
+        baseline_us=10.0,
         ratio=0.25,
-        control="aten",
+        baseline="aten",
         measured_at="2025-01-01T00:00:00+00:00",
         runner_up='torch_fallback {"chunk":0,"method":"topk"}',
         gap=3.0,
-        worst_ratio=1.25,
+        adversarial_slowdown=1.25,
     )
     return replace(one, **changes)
 
@@ -81,13 +81,13 @@ winners = st.builds(
     config=st.sampled_from(["{}", '{"block":1024}', '{"fast":true,"method":"tôpk","share":0.5}']),
     version=texts,
     time_us=times,
-    control_us=times,
+    baseline_us=times,
     ratio=times,
-    control=st.sampled_from(["aten", "native"]),
+    baseline=st.sampled_from(["aten", "native"]),
     measured_at=texts,
     runner_up=st.none() | texts,
     gap=st.none() | numbers,
-    worst_ratio=st.none() | times,
+    adversarial_slowdown=st.none() | times,
 )
 
 
@@ -107,13 +107,13 @@ def measurements(draw: st.DrawFn) -> Measurement:
         status="ok" if ok else draw(st.sampled_from(["unsupported", "build_failed", "wrong", "crashed", "timeout"])),
         measured_at=f"2025-01-{draw(st.integers(1, 5)):02}T00:00:00+00:00",
         samples_us=draw(samples),
-        control_us=draw(samples),
+        baseline_us=draw(samples),
         ratio=draw(st.floats(0.5, 0.6)) if ok else None,
         margin=draw(st.none() | st.floats(0, 0.2)) if ok else None,
-        worst_ratio=draw(st.none() | times),
+        adversarial_slowdown=draw(st.none() | times),
         cold=draw(st.booleans()),
         error=None if ok else draw(texts),
-        facts=draw(st.dictionaries(texts, numbers, max_size=2)),
+        build_stats=draw(st.dictionaries(texts, numbers, max_size=2)),
     )
 
 

@@ -266,13 +266,13 @@ def test_change_by_hand_is_noticed(published: Path) -> None:
         ("time_us", "0"),
         ("time_us", "-1"),
         ("time_us", "9e999"),
-        ("control_us", "NULL"),
+        ("baseline_us", "NULL"),
         ("ratio", "'fast'"),
-        ("control", "NULL"),
+        ("baseline", "NULL"),
         ("measured_at", "NULL"),
         ("runner_up", "x'00'"),
         ("gap", "-9e999"),
-        ("worst_ratio", "0"),
+        ("adversarial_slowdown", "0"),
     ],
 )
 def test_bad_value_is_named(published: Path, column: str, value: str) -> None:

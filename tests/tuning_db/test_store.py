@@ -105,7 +105,7 @@ def test_provenance_of_a_run(database: Store, run: int, path: Path) -> None:
     rows = ask(path, "SELECT id, arguments, outcome, ended > started FROM run ORDER BY id")
     assert rows == [(run, '{"tag":"ci","budget_s":null}', "interrupted", 1), (killed, "{}", None, None)]
     assert ask(path, "SELECT capability, memory_gib, l2_bytes FROM device") == [("9.0", 79, 50 << 20)]
-    assert ask(path, "SELECT torch, control FROM environment") == [("2.12.0", "aten"), ("2.13.0", "native")]
+    assert ask(path, "SELECT torch, baseline FROM environment") == [("2.12.0", "aten"), ("2.13.0", "native")]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_provenance_of_a_run(database: Store, run: int, path: Path) -> None:
         {"ratio": -1.0},
         {"ratio": float("nan")},
         {"samples_us": ()},
-        {"control_us": ()},
+        {"baseline_us": ()},
         {"samples_us": (float("inf"),)},
         {"stage": "rave"},
         {"key": replace(KEY, k=4096)},
@@ -183,7 +183,7 @@ def test_incumbent_survives_a_near_tie_across_sessions(path: Path) -> None:
 
 def test_control_of_the_run_is_told(database: Store) -> None:
     database.record(database.begin_run(H100, NATIVE, {}), [measurement()])
-    assert [one.control for one in database.derive_winners()] == ["native"]
+    assert [one.baseline for one in database.derive_winners()] == ["native"]
 
 
 def test_deriving_one_device_leaves_the_others(database: Store, run: int) -> None:
@@ -225,7 +225,7 @@ def test_merge_keeps_runs_and_controls(tmp_path: Path, path: Path) -> None:
     with Store.open(path) as opened:
         opened.record(opened.begin_run(H100, ATEN, {}), [measurement()])
         assert opened.merge(tmp_path / "other.sqlite") == 2
-        assert {(one.device, one.control) for one in opened.winners()} == {
+        assert {(one.device, one.baseline) for one in opened.winners()} == {
             (H100.fingerprint, "aten"),
             (CPU.fingerprint, "native"),
         }
@@ -311,7 +311,7 @@ def test_damage_inside_is_a_database_error(path: Path) -> None:
 
 
 def test_damaged_text_is_a_database_error(path: Path) -> None:
-    filled(path, measurement(facts={"registers": 32.0}))
+    filled(path, measurement(build_stats={"registers": 32.0}))
     path.write_bytes(path.read_bytes().replace(b'{"registers"', b'!"registers"'))
     with Store.open(path) as opened, pytest.raises(DatabaseError, match="Expecting value"):
         opened.measurements()

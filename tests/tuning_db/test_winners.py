@@ -22,7 +22,7 @@ def decide(*measured: Measurement, incumbents: Sequence[Winner] = (), native: Se
 
 
 def test_lowest_ratio_wins_and_names_the_runner_up() -> None:
-    best = measurement("b", 0.5, config='{"warps":8}', worst_ratio=1.5)
+    best = measurement("b", 0.5, config='{"warps":8}', adversarial_slowdown=1.5)
     assert decide(measurement("a", 0.75), best, measurement("c", 0.8)) == Winner(
         device=H100.fingerprint,
         key=KEY,
@@ -30,18 +30,18 @@ def test_lowest_ratio_wins_and_names_the_runner_up() -> None:
         config='{"warps":8}',
         version="v1",
         time_us=5.0,
-        control_us=10.0,
+        baseline_us=10.0,
         ratio=0.5,
-        control="aten",
+        baseline="aten",
         measured_at="2025-01-01T00:00:00+00:00",
         runner_up='a {"warps":4}',
         gap=0.5,
-        worst_ratio=1.5,
+        adversarial_slowdown=1.5,
     )
 
 
 def test_rank_is_by_ratio_and_not_by_time() -> None:
-    slow_clock = measurement("a", 0.5, samples_us=(50.0,), control_us=(100.0,))
+    slow_clock = measurement("a", 0.5, samples_us=(50.0,), baseline_us=(100.0,))
     assert decide(slow_clock, measurement("b", 0.6)).strategy == "a"
 
 
@@ -109,7 +109,7 @@ def test_race_is_preferred_to_screening() -> None:
 def test_controls_are_not_mixed() -> None:
     older, newer = measurement("a", 0.2), measurement("b", 0.9, day=2)
     assert decide(older, native=[newer]).strategy == "b"
-    assert decide(newer, native=[older]).control == "aten"
+    assert decide(newer, native=[older]).baseline == "aten"
     assert decide(older, native=[newer]).runner_up is None
 
 
@@ -171,5 +171,5 @@ def test_winner_is_one_that_worked_in_each_place(measured: list[Evidence]) -> No
     found = derive(measured)
     by_uuid = {one.measurement.uuid: one for one in measured}
     assert all(by_uuid[uuid].measurement.status == "ok" for uuid in found)
-    assert all(by_uuid[uuid].control == winner.control for uuid, winner in found.items())
+    assert all(by_uuid[uuid].baseline == winner.baseline for uuid, winner in found.items())
     assert len({(winner.device, winner.key) for winner in found.values()}) == len(found)

@@ -1,0 +1,41 @@
+"""What of a cubin decides how it runs, told apart from names and debug information."""
+
+import hashlib
+import struct
+from collections.abc import Iterator
+
+_HEADER = struct.Struct("<16s2HI3QI6H")  # Elf64_Ehdr
+_SECTION = struct.Struct("<2I4Q2I2Q")  # Elf64_Shdr
+_NOBITS, _ALLOCATED = 8, 2  # sh_type, sh_flags
+
+
+def code_digest(cubin: bytes, symbol: str) -> str:
+    """32 hexadecimal digits over what a GPU loads of a kernel: code, constants, memory, and how it may be launched.
+
+    Left out: the kernel's own name, symbol tables, notes of the tools, and debug information such as line numbers,
+    which change with the name of a function or with a docstring above it. Bytes that are no ELF file of 64 bits, as
+    another kind of machine code might be, count whole.
+    """
+    try:
+        parts = sorted(_loaded(cubin, symbol))
+    except (struct.error, ValueError, IndexError):
+        parts = [("", cubin)]
+    digest = hashlib.sha256()
+    for name, content in parts:
+        digest.update(f"{name}:{len(content)}:".encode() + content)
+    return digest.hexdigest()[:32]
+
+
+def _loaded(cubin: bytes, symbol: str) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of the sections that are loaded, and of those that tell the driver how a kernel is launched."""
+    header = _HEADER.unpack_from(cubin)
+    if header[0][:5] != b"\x7fELF\x02":
+        raise ValueError("no ELF file of 64 bits")
+    start, size, count, names_at = header[6], *header[11:14]
+    sections = [_SECTION.unpack_from(cubin, start + index * size) for index in range(count)]
+    names = sections[names_at][4]
+    for name_at, kind, flags, _, offset, length, *_ in sections:
+        name = cubin[names + name_at : cubin.index(b"\0", names + name_at)].decode()
+        if flags & _ALLOCATED or name.startswith(".nv.info."):
+            content = length.to_bytes(8, "little") if kind == _NOBITS else cubin[offset : offset + length]
+            yield name.replace(symbol, "kernel"), content
