@@ -35,7 +35,7 @@ class Device:
 
     @property
     def fingerprint(self) -> str:
-        """The identity under which winners are stored."""
+        """The identity under which winners are stored; a name, from which nothing is read back."""
         if self.type == "cpu":
             return f"cpu|{self.name}|{self.processors} cores"
         return f"{self.type}|{self.name}|sm_{self.arch}|{self.processors} SMs|{self.memory_gib} GiB"

@@ -21,6 +21,10 @@ class BuildError(AutotopkError, RuntimeError):
     """A kernel could not be compiled, read from the cache or loaded."""
 
 
+class DamagedKernelError(BuildError):
+    """A file of the kernel cache is not what was written."""
+
+
 class LaunchError(AutotopkError, RuntimeError):
     """The driver refused to launch a kernel."""
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 from autotopk import settings
-from autotopk.errors import BuildError
+from autotopk.cubin import code_digest
+from autotopk.errors import DamagedKernelError
 from autotopk.files import write_atomically
+from autotopk.identity import digest
 from autotopk.problem import Problem
 
 ParameterKind = Literal["pointer", "int32", "int64"]
@@ -33,6 +35,13 @@ def scalars(problem: Problem) -> dict[str, int]:
         "inner": problem.inner,
         "null": 0,
     }
+
+
+def kernel_symbol(family: str, problem: Problem, *, sorted: bool) -> str:
+    """What profilers show: who runs, and what it does, as in autotopk_lane_merge_topk_bfloat16_largest_sorted."""
+    answer = "topk_indices" if problem.indices_only else "topk"
+    direction = "largest" if problem.largest else "smallest"
+    return "_".join(["autotopk", family, answer, problem.dtype, direction, "sorted" if sorted else "any_order"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,13 @@ class Kernel:
     spill_bytes: int = 0
     """Local memory of a thread, for reports."""
 
+    @property
+    def code(self) -> str:
+        """Digest of what runs: the compiled code, its arguments and how it is launched, but for the grid."""
+        launch = (self.threads, self.shared_bytes, self.cluster, self.cooperative, self.programmatic_launch)
+        parameters = [(parameter.name, parameter.kind) for parameter in self.parameters]
+        return digest(code_digest(self.cubin, self.symbol), parameters, launch)
+
     def to_bytes(self) -> bytes:
         """One line of JSON, then the cubin."""
         header = {name: value for name, value in asdict(self).items() if name != "cubin"}
@@ -72,7 +88,7 @@ class Kernel:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Kernel":
-        """The inverse of `to_bytes`. Raises BuildError on anything that it did not write."""
+        """The inverse of `to_bytes`. Raises DamagedKernelError on anything that it did not write."""
         try:
             line, cubin = data.split(b"\n", 1)
             header = json.loads(line)
@@ -81,7 +97,7 @@ class Kernel:
             parameters = tuple(Parameter(**parameter) for parameter in header.pop("parameters"))
             return cls(cubin=cubin, parameters=parameters, **header)
         except (ValueError, KeyError, TypeError) as error:
-            raise BuildError(f"not a cached kernel: {error}") from error
+            raise DamagedKernelError(f"not a cached kernel: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -89,8 +105,11 @@ class KernelSource(ABC):
     """What a kernel is compiled from; small, hashable and picklable, so that a pool of processes can compile it."""
 
     @abstractmethod
-    def identity(self) -> str:
-        """Everything that the compiled code depends on except the architecture: source text, constants, compiler."""
+    def cache_key(self) -> str:
+        """Everything that the compiled code depends on but the architecture: device files, constants, compiler.
+
+        Imports no compiler. Raises BuildError where the device files are not there.
+        """
 
     @abstractmethod
     def compile(self, arch: int) -> Kernel:
@@ -98,19 +117,22 @@ class KernelSource(ABC):
 
     def cache_path(self, arch: int) -> Path:
         """Where the compiled kernel is kept."""
-        digest = hashlib.sha256(f"{FORMAT}|{arch}|{self.identity()}".encode()).hexdigest()
-        return settings.kernel_dir() / f"{digest[:40]}.kernel"
+        return settings.kernel_dir() / f"{digest(FORMAT, arch, self.cache_key())}.kernel"
+
+    def cached(self, arch: int) -> Kernel | None:
+        """The kernel in the cache, if a good one is there. Raises BuildError where the device files are not."""
+        try:
+            return Kernel.from_bytes(self.cache_path(arch).read_bytes())
+        except (OSError, DamagedKernelError):
+            return None
 
     def load(self, arch: int) -> Kernel:
-        """The kernel from the cache, else compiled and kept. Raises BuildError."""
-        path = self.cache_path(arch)
-        try:
-            return Kernel.from_bytes(path.read_bytes())
-        except (OSError, BuildError):
-            pass
+        """The kernel from the cache, else compiled and cached. Raises BuildError."""
+        if (found := self.cached(arch)) is not None:
+            return found
         kernel = self.compile(arch)
         try:
-            write_atomically(path, kernel.to_bytes())
+            write_atomically(self.cache_path(arch), kernel.to_bytes())
         except OSError:
             pass  # a read-only or full cache only costs the next process a compile
         return kernel

@@ -46,14 +46,20 @@ def available() -> list[Strategy]:
 
 
 @cache
-def _targets() -> dict[str, str]:
-    """Strategy name to "module:attribute"."""
+def _built_in() -> dict[str, str]:
+    """Strategy name to "module:attribute" of the folders in this package."""
     package = importlib.import_module(GROUP)
-    targets = {
+    return {
         module.name: f"{GROUP}.{module.name}:strategy"
         for module in pkgutil.iter_modules(package.__path__)
         if module.ispkg and not module.name.startswith("_")
     }
+
+
+@cache
+def _targets() -> dict[str, str]:
+    """The same with those of other distributions: reads the metadata of everything installed."""
+    targets = dict(_built_in())
     for point in entry_points(group=GROUP):
         if point.name in targets:
             _warn(f"strategy {point.name!r} of {point.value} is ignored: the name is taken")
@@ -64,7 +70,7 @@ def _targets() -> dict[str, str]:
 
 @cache
 def _import(name: str) -> Strategy | None:
-    target = _targets().get(name)
+    target = _built_in().get(name) or _targets().get(name)
     if target is None:
         return None
     module, _, attribute = target.partition(":")

@@ -4,21 +4,18 @@ A strategy is one folder (or one module of another distribution) that defines an
 Third parties register theirs in the entry-point group `autotopk.strategies`.
 """
 
-import ast
-import hashlib
-import importlib.util
 import inspect
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import cache, cached_property
-from importlib.machinery import ModuleSpec
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from autotopk.candidate import Candidate, knobs_json, parse_knobs
 from autotopk.device import Device
-from autotopk.errors import BuildError, UnsupportedProblemError
+from autotopk.errors import UnsupportedProblemError
+from autotopk.identity import Identity, digest, python_digest
 from autotopk.kernel import KernelSource
 from autotopk.problem import Problem
 
@@ -27,6 +24,9 @@ if TYPE_CHECKING:
 
 Config = Any
 """A frozen dataclass of plain values (int, str, bool, float): the knobs of one strategy."""
+
+RENAMED = {"space": "shortlist", "default": "heuristic"}
+"""Methods that had other names before version 0.2."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,22 @@ class HostProgram:
     is_torch_topk: bool = False
     """It is torch.topk as it stands: callers may hand it their own tensor and dimension instead."""
 
+    def source_digest(self, arch: int) -> str:
+        """Digest of the Python file that defines `run`, as code."""
+        if self.is_torch_topk:
+            return digest("torch.topk")
+        run: Any = self.run
+        while isinstance(run, partial):
+            run = run.func
+        try:
+            return python_digest(Path(inspect.getfile(inspect.unwrap(run))))
+        except TypeError:  # not of Python's making
+            return digest(f"{type(run).__module__}.{type(run).__qualname__}")
+
+    def identity(self, arch: int) -> Identity:
+        """Operators are not compiled: their code is their source."""
+        return Identity(self.source_digest(arch), self.source_digest(arch))
+
 
 @dataclass(frozen=True)
 class KernelProgram:
@@ -46,6 +62,18 @@ class KernelProgram:
     source: KernelSource
     grid: tuple[int, int, int]
     """Blocks to launch; along x a multiple of the kernel's cluster."""
+
+    def source_digest(self, arch: int) -> str:
+        """Digest of what is compiled for a compute capability (90 for 9.0), and of the grid. Raises BuildError."""
+        return digest(self.source.cache_path(arch).stem, self.grid)
+
+    def identity(self, arch: int) -> Identity:
+        """With the compiled kernel, from the cache or compiled now. Raises BuildError."""
+        return self.identity_as(self.source.load(arch).code, arch)
+
+    def identity_as(self, code: str, arch: int) -> Identity:
+        """With a kernel of that `Kernel.code`."""
+        return Identity(self.source_digest(arch), digest(code, self.grid))
 
 
 Program = HostProgram | KernelProgram
@@ -66,15 +94,19 @@ class Strategy(ABC):
     """Whether its kernels can write int32 indices and no values, see `Problem.indices_only`."""
     side_by_side: ClassVar[bool] = False
     """Whether it reads and writes rows that are side by side, see `Problem`."""
-    code_dependencies: ClassVar[tuple[str, ...]] = ()
-    """Packages outside its folder whose code its kernels are made of."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        for old, new in RENAMED.items():
+            if old in vars(cls):
+                raise TypeError(f"{cls.__name__}.{old} is of autotopk before 0.2: the method is called {new} now")
 
     @abstractmethod
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Why it cannot serve the problem on the device; empty means it can. Imports no compiler."""
 
     def reasons_unbuildable(self) -> list[str]:
-        """Why none of its kernels can be compiled here: only those kept from before are served and tuned."""
+        """Why none of its kernels can be compiled here: only those in the cache are served and tuned."""
         return []
 
     @abstractmethod
@@ -93,77 +125,17 @@ class Strategy(ABC):
         """Whether a configuration, perhaps measured on another shape, may serve this problem."""
         return config in self.shortlist(problem, device)
 
-    @cached_property
-    def version(self) -> str:
-        """A hash of its code and what it shares, without comments and docstrings: other versions' times are stale."""
-        file = Path(inspect.getfile(type(self)))
-        own = code_version(file.parent if file.name == "__init__.py" else file)
-        if not self.code_dependencies:
-            return own
-        versions = [own, *map(package_version, self.code_dependencies)]
-        return hashlib.sha256("|".join(versions).encode()).hexdigest()[:12]
+    def candidate(self, config: Config) -> Candidate:
+        """The strategy in one of its configurations, by name."""
+        return Candidate(self.name, knobs_json(asdict(config)))
 
     def parse_config(self, text: str) -> Config:
-        """The configuration written by `config_json`. Raises UnsupportedProblemError on unknown or missing knobs."""
+        """The configuration of a `Candidate`. Raises UnsupportedProblemError on unknown, missing or bad knobs."""
         try:
-            values = json.loads(text)
+            knobs = parse_knobs(text)
             declared = {field.name for field in fields(self.config_type)}
-            if not isinstance(values, dict) or set(values) != declared:
+            if set(knobs) != declared:
                 raise ValueError(f"knobs are {sorted(declared)}")
-            return self.config_type(**values)
+            return self.config_type(**knobs)
         except (ValueError, TypeError) as error:
             raise UnsupportedProblemError(f"{text!r} is no configuration of {self.name}: {error}") from error
-
-
-def config_json(config: Config) -> str:
-    """The canonical text of a configuration: sorted keys, no spaces."""
-    return json.dumps(asdict(config), sort_keys=True, separators=(",", ":"))
-
-
-@cache
-def code_version(path: Path) -> str:
-    """Twelve hexadecimal digits over the syntax trees of a Python file, or of all files of a folder."""
-    digest = hashlib.sha256()
-    for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
-        digest.update(f"{file.name}:{_tree(ast.parse(file.read_bytes()))}\n".encode())
-    return digest.hexdigest()[:12]
-
-
-def package_version(name: str) -> str:
-    """`code_version` of an installed package or module, found without importing it. Raises BuildError if it is not."""
-    spec = _found(name)
-    folders = list(spec.submodule_search_locations or ()) if spec else []
-    if spec is None or not (folders or spec.origin):
-        raise BuildError(f"{name} has no source file")
-    return code_version(Path(folders[0] if folders else str(spec.origin)))
-
-
-def folder_version(module: str) -> str:
-    """`code_version` of the folder that holds a module's file. Raises BuildError where there is none."""
-    spec = _found(module)
-    if spec is None or spec.origin is None:
-        raise BuildError(f"{module} has no source file")
-    return code_version(Path(spec.origin).parent)
-
-
-def _found(name: str) -> ModuleSpec | None:
-    try:
-        return importlib.util.find_spec(name)
-    except ModuleNotFoundError:  # what it would be in
-        return None
-
-
-def _tree(node: object) -> str:
-    """A syntax tree as text, without docstrings, and without empty fields: later Pythons add some."""
-    if isinstance(node, list):
-        return f"[{','.join(map(_tree, node))}]"
-    if not isinstance(node, ast.AST):
-        return repr(node)
-    parts = {name: value for name, value in ast.iter_fields(node) if value not in (None, [])}
-    if isinstance(body := parts.get("body"), list) and _is_docstring(body[0]):
-        parts["body"] = body[1:]
-    return f"{type(node).__name__}({','.join(f'{name}={_tree(value)}' for name, value in parts.items())})"
-
-
-def _is_docstring(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

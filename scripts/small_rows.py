@@ -33,7 +33,7 @@ from autotopk.problem import Problem
 from autotopk.runtime import dispatch, launch
 from autotopk.strategies._short_rows import MERGED_DTYPES, reasons_unmerged
 from autotopk.strategies.lane_merge import LaneMergeConfig
-from autotopk.strategy import Config, KernelProgram, Strategy, config_json
+from autotopk.strategy import Config, KernelProgram, Strategy
 from autotopk.tuning import timing
 from autotopk.workloads import tagged
 
@@ -99,7 +99,10 @@ def sweep(file: Path) -> None:
                 "space": len(space),
                 "best_in_space_us": min(times[one] for one in space),
                 "winner_us": times.get(choice.config) if choice.strategy.name == "lane_merge" else None,
-                "layouts": {config_json(one): time for one, time in sorted(times.items(), key=lambda pair: pair[1])},
+                "layouts": {
+                    strategy.candidate(one).config: time
+                    for one, time in sorted(times.items(), key=lambda pair: pair[1])
+                },
             }
         )
     write(file, {"rows": rows}, place)

@@ -9,89 +9,80 @@ import json
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, astuple, fields
-from math import inf, isfinite
+from dataclasses import asdict, astuple
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
+from autotopk.candidate import Candidate
+from autotopk.device import Device
 from autotopk.errors import ArtifactError
+from autotopk.identity import Identity
 from autotopk.key import TuningKey
-from autotopk.problem import DTYPE_BYTES
+from autotopk.tuning_db import format_1
+from autotopk.tuning_db.columns import (
+    CONFIG,
+    COUNT,
+    NAME,
+    NUMBER,
+    SHAPE,
+    SIZE,
+    TEXT,
+    TIME,
+    Columns,
+    Row,
+    check_rows,
+    check_shapes,
+    create,
+    or_nothing,
+)
 from autotopk.tuning_db.records import Winner
 
 APPLICATION_ID = int.from_bytes(b"atkW")
 """Marks the SQLite file as a winners file."""
 
-FORMAT = 1
-"""Layout of the file, its `user_version`; readers refuse a newer one."""
+FORMAT = 2
+"""Layout of the file, its `user_version`; older ones are read too, newer ones refused."""
 
-Accepts = Callable[[Any], bool]
-
-
-def _is_text(value: object) -> bool:
-    return type(value) is str
-
-
-def _is_name(value: object) -> bool:
-    return type(value) is str and value.isidentifier()
-
-
-def _is_config(value: object) -> bool:
-    try:
-        knobs = json.loads(value) if type(value) is str else None
-    except (ValueError, RecursionError):
-        return False
-    return type(knobs) is dict and all(
-        isinstance(knob, (str, int)) or (type(knob) is float and isfinite(knob)) for knob in knobs.values()
-    )
-
-
-def _is_size(value: object) -> bool:
-    return type(value) is int and value > 0
-
-
-def _is_number(value: object) -> bool:
-    return type(value) is float and isfinite(value)
-
-
-def _is_time(value: object) -> bool:
-    return type(value) is float and 0 < value < inf
-
-
-def _or_nothing(accepts: Accepts) -> Accepts:
-    return lambda value: value is None or accepts(value)
-
-
-COLUMNS: dict[str, tuple[str, Accepts, str]] = {
-    "device": ("TEXT", _is_text, "a text"),
-    "dtype": ("TEXT", DTYPE_BYTES.__contains__, f"one of {', '.join(DTYPE_BYTES)}"),
-    "rows": ("INTEGER", _is_size, "a positive integer"),
-    "cols": ("INTEGER", _is_size, "a positive integer"),
-    "k": ("INTEGER", _is_size, "a positive integer"),
-    "sorted": ("INTEGER", (0, 1).__contains__, "0 or 1"),
-    "strategy": ("TEXT", _is_name, "an identifier"),
-    "config": ("TEXT", _is_config, "a JSON object of texts, finite numbers, true and false"),
-    "version": ("TEXT", _is_text, "a text"),
-    "time_us": ("REAL", _is_time, "a positive number"),
-    "baseline_us": ("REAL", _is_time, "a positive number"),
-    "ratio": ("REAL", _is_time, "a positive number"),
-    "baseline": ("TEXT", _is_text, "a text"),
-    "measured_at": ("TEXT", _is_text, "a text"),
-    "runner_up": ("TEXT", _or_nothing(_is_text), "a text"),
-    "gap": ("REAL", _or_nothing(_is_number), "a number"),
-    "adversarial_slowdown": ("REAL", _or_nothing(_is_time), "a positive number"),
+DEVICE_COLUMNS: Columns = {
+    "fingerprint": TEXT,
+    "type": TEXT,
+    "name": TEXT,
+    "major": COUNT,
+    "minor": COUNT,
+    "processors": SIZE,
+    "l2_bytes": COUNT,
+    "memory_gib": COUNT,
+    "shared_bytes": COUNT,
 }
-"""A winner's fields in their order, the key spelled out: SQL type, check of a stored value, and that check in words."""
+"""Of `Device`, whose compute capability is major and minor."""
+
+COLUMNS: Columns = {
+    "device": TEXT,
+    **SHAPE,
+    "strategy": NAME,
+    "config": CONFIG,
+    "source": TEXT,
+    "code": TEXT,
+    "time_us": TIME,
+    "baseline_us": TIME,
+    "ratio": TIME,
+    "baseline": TEXT,
+    "measured_at": TEXT,
+    "runner_up_strategy": or_nothing(NAME),
+    "runner_up_config": or_nothing(CONFIG),
+    "gap": or_nothing(NUMBER),
+    "adversarial_slowdown": or_nothing(TIME),
+}
+"""A winner's fields in their order, spelled out; `device` is a fingerprint of the other table."""
 
 KEY = "device, dtype, rows, cols, k, sorted"
 """The columns that no two winners share; also the order of the rows."""
 
 TABLES = {
-    "winner": f"CREATE TABLE winner ({', '.join(f'{name} {sql}' for name, (sql, _, _) in COLUMNS.items())}, "
-    f"PRIMARY KEY ({KEY})) WITHOUT ROWID",
+    "device": create("device", DEVICE_COLUMNS, "fingerprint"),
+    "winner": create("winner", COLUMNS, KEY),
     "digest": "CREATE TABLE digest (sha256 TEXT)",
 }
 """All that the database holds."""
@@ -132,73 +123,150 @@ def read(path: Path) -> tuple[Winner, ...]:
     try:
         with closing(sqlite3.connect(uri, uri=True)) as connection:
             connection.execute("PRAGMA trusted_schema = OFF")
-            _check_file(connection)
-            rows = _rows(connection)
-            if connection.execute("SELECT sha256 FROM digest").fetchall() != [(_digest(rows),)]:
-                raise ValueError("its winners do not match its digest: damaged, or changed by hand")
-            _check_rows(rows)
-            return tuple(map(_winner, rows))
+            return (_read_1 if _format(connection) == 1 else _read_2)(connection)
     except (sqlite3.Error, ValueError) as error:
         raise ArtifactError(f"{path}: {error}") from error
 
 
-def _check_file(connection: sqlite3.Connection) -> None:
+def _format(connection: sqlite3.Connection) -> int:
+    """The format of a winners file. Raises ValueError where it is none, or of a later autotopk."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (found,) = connection.execute("PRAGMA user_version").fetchone()
-    if application != APPLICATION_ID:
+    if application != APPLICATION_ID or found < 1:
         raise ValueError("not a winners file of autotopk")
     if found > FORMAT:
         raise ValueError(f"has format {found}; this autotopk reads up to {FORMAT}: upgrade autotopk")
+    return int(found)
+
+
+def _read_1(connection: sqlite3.Connection) -> tuple[Winner, ...]:
+    rows = _rows(connection)
+    _check(connection, format_1.TABLES, rows)
+    check_rows(format_1.COLUMNS, rows)
+    check_shapes(list(format_1.COLUMNS), rows)
+    return tuple(map(format_1.winner, rows))
+
+
+def _read_2(connection: sqlite3.Connection) -> tuple[Winner, ...]:
+    rows = _rows(connection)
+    device_rows = _device_rows(connection)
+    _check(connection, TABLES, [*device_rows, *rows])
+    check_rows(DEVICE_COLUMNS, device_rows)
+    check_rows(COLUMNS, rows)
+    check_shapes(list(COLUMNS), rows)
+    devices = dict(map(_device, device_rows))
+    if unknown := {row[0] for row in rows} - {*devices}:
+        raise ValueError(f"device is {unknown.pop()!r}, which its table of devices does not have")
+    return tuple(_winner(row, devices) for row in rows)
+
+
+def _check(connection: sqlite3.Connection, tables: dict[str, str], rows: list[Row]) -> None:
+    """Raise ValueError unless the file holds these tables, whole, and the rows that were written."""
     if (result := connection.execute("PRAGMA quick_check").fetchone()) != ("ok",):
         raise ValueError(f"damaged: {result[0].splitlines()[-1]}")
-    if dict(connection.execute("SELECT name, sql FROM sqlite_master")) != TABLES:
+    if dict(connection.execute("SELECT name, sql FROM sqlite_master")) != tables:
         raise ValueError("its tables are not those of a winners file")
+    if connection.execute("SELECT sha256 FROM digest").fetchall() != [(_digest(rows),)]:
+        raise ValueError("its winners do not match its digest: damaged, or changed by hand")
 
 
-def _rows(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+def _rows(connection: sqlite3.Connection) -> list[Row]:
     return connection.execute(f"SELECT * FROM winner ORDER BY {KEY}").fetchall()
 
 
-def _row(winner: Winner) -> tuple[Any, ...]:
-    device, key, *rest = (getattr(winner, field.name) for field in fields(winner))
-    return (device, *astuple(key), *rest)
+def _device_rows(connection: sqlite3.Connection) -> list[Row]:
+    return connection.execute("SELECT * FROM device ORDER BY fingerprint").fetchall()
 
 
-def _check_rows(rows: list[tuple[Any, ...]]) -> None:
-    """Raise ValueError on a value that no winner has."""
-    for (name, (_, accepts, accepted)), values in zip(COLUMNS.items(), zip(*rows, strict=True), strict=False):
-        for value in set(values):  # configurations and devices repeat
-            if not accepts(value):
-                raise ValueError(f"{name} is {value!r}, not {accepted}")
-    for _, _, _, cols, k, *_ in rows:
-        if k > cols:
-            raise ValueError(f"k is {k}, more than cols, {cols}")
+def _device_row(device: Device) -> Row:
+    type_, name, capability, *rest = astuple(device)
+    return (device.fingerprint, type_, name, *capability, *rest)
 
 
-def _winner(row: tuple[Any, ...]) -> Winner:
+def _device(row: Row) -> tuple[str, Device]:
+    """The inverse of `_device_row`, by its fingerprint. Raises ValueError where that is another one."""
+    fingerprint, type_, name, major, minor, *rest = row
+    device = Device(type_, name, (major, minor), *rest)
+    if device.fingerprint != fingerprint:
+        raise ValueError(f"device {fingerprint!r} has the columns of {device.fingerprint!r}")
+    return fingerprint, device
+
+
+def _row(winner: Winner) -> Row:
+    second = (None, None) if winner.runner_up is None else astuple(winner.runner_up)
+    return (
+        winner.device.fingerprint,
+        *astuple(winner.key),
+        *astuple(winner.candidate),
+        *astuple(winner.identity),
+        *(winner.time_us, winner.baseline_us, winner.ratio, winner.baseline, winner.measured_at),
+        *second,
+        winner.gap,
+        winner.adversarial_slowdown,
+    )
+
+
+def _winner(row: Row, devices: dict[str, Device]) -> Winner:
     """The inverse of `_row`."""
-    device, dtype, rows, cols, k, sorted_, *rest = row
-    return Winner(device, TuningKey(dtype, rows, cols, k, bool(sorted_)), *rest)
+    device, dtype, rows, cols, k, sorted_, strategy, config, source, code, *rest = row
+    time_us, baseline_us, ratio, baseline, measured_at, second, its_config, gap, slowdown = rest
+    if (second is None) != (its_config is None):
+        raise ValueError("a runner-up is a strategy and its configuration")
+    return Winner(
+        devices[device],
+        TuningKey(dtype, rows, cols, k, bool(sorted_)),
+        Candidate(strategy, config),
+        Identity(source, code),
+        time_us,
+        baseline_us,
+        ratio,
+        baseline,
+        measured_at,
+        None if second is None else Candidate(second, its_config),
+        gap,
+        slowdown,
+    )
 
 
-def _digest(rows: list[tuple[Any, ...]]) -> str:
+def _digest(rows: list[Row]) -> str:
     return hashlib.sha256(ascii(rows).encode()).hexdigest()
 
 
 def _write_database(winners: Iterable[Winner], path: Path) -> None:
+    winners = list(winners)
+    devices = {winner.device.fingerprint: winner.device for winner in winners}
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         for statement in TABLES.values():
             connection.execute(statement)
-        connection.executemany(f"INSERT INTO winner VALUES ({', '.join('?' * len(COLUMNS))})", map(_row, winners))
-        connection.execute("INSERT INTO digest VALUES (?)", [_digest(_rows(connection))])
+        insert = "INSERT INTO {} VALUES ({})"
+        connection.executemany(
+            insert.format("device", ", ".join("?" * len(DEVICE_COLUMNS))), map(_device_row, devices.values())
+        )
+        connection.executemany(insert.format("winner", ", ".join("?" * len(COLUMNS))), map(_row, winners))
+        rows = [*_device_rows(connection), *_rows(connection)]
+        connection.execute("INSERT INTO digest VALUES (?)", [_digest(rows)])
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {FORMAT}")
         connection.execute("VACUUM INTO ?", [str(path)])
 
 
 def _json(winners: tuple[Winner, ...]) -> str:
-    told = [{**asdict(winner), "config": json.loads(winner.config)} for winner in winners]
-    return json.dumps({"format": FORMAT, "winners": told}, indent=2) + "\n"
+    """For people: knobs as an object, devices once."""
+    devices = {winner.device.fingerprint: asdict(winner.device) for winner in winners}
+    told = [
+        {
+            **asdict(winner),
+            "device": winner.device.fingerprint,
+            "candidate": _told(winner.candidate),
+            "runner_up": winner.runner_up and _told(winner.runner_up),
+        }
+        for winner in winners
+    ]
+    return json.dumps({"format": FORMAT, "devices": devices, "winners": told}, indent=2) + "\n"
+
+
+def _told(candidate: Candidate) -> dict[str, object]:
+    return {"strategy": candidate.strategy, "knobs": candidate.knobs}
 
 
 def _sha256(path: Path) -> str:

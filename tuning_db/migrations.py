@@ -3,15 +3,110 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy import Connection
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Connection,
+    Double,
+    ForeignKey,
+    Integer,
+    String,
+    UniqueConstraint,
+)
 
 from autotopk.errors import DatabaseError
-from autotopk.tuning_db.models import Base
+from autotopk.tuning_db.models import Base, refuse_changes
 
 APPLICATION_ID = int.from_bytes(b"atkT")
 """Marks the SQLite file as a tuning database."""
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = ()
+Migration = Callable[[Operations], None]
+
+
+def identify_code(op: Operations) -> None:
+    """Schema 1 to 2: measurements name what was compiled instead of a version; devices are columns; other names.
+
+    The version of a strategy's code becomes the measurement's `code`, in words that no digest equals: such a
+    measurement still makes winners, and is taken again by the next tune.
+    """
+    op.add_column("device", Column("major", Integer, nullable=False, server_default="0"))
+    op.add_column("device", Column("minor", Integer, nullable=False, server_default="0"))
+    op.execute("UPDATE device SET major = CAST(capability AS INTEGER)")
+    op.execute("UPDATE device SET minor = CAST(substr(capability, instr(capability, '.') + 1) AS INTEGER)")
+    op.drop_column("device", "capability")
+    op.execute("ALTER TABLE environment RENAME COLUMN control TO baseline")
+    op.rename_table("config", "candidate")
+    op.execute("ALTER TABLE candidate RENAME COLUMN text TO config")
+
+    op.execute("CREATE TEMPORARY TABLE winner_1 AS SELECT * FROM winner")
+    op.drop_table("winner")  # before the measurements that it refers to
+    for change in ("update", "delete"):
+        op.execute(f"DROP TRIGGER measurement_refuses_{change}")
+    for column in ("run_id", "strategy_id", "config_id", "workload_id", "measured_at"):
+        op.drop_index(f"ix_measurement_{column}")
+    op.rename_table("measurement", "measurement_1")
+    op.create_table(
+        "measurement",
+        Column("uuid", String, nullable=False),
+        Column("run_id", Integer, ForeignKey("run.id"), nullable=False),
+        Column("candidate_id", Integer, ForeignKey("candidate.id"), nullable=False),
+        Column("workload_id", Integer, ForeignKey("workload.id"), nullable=False),
+        Column("source", String, nullable=False),
+        Column("code", String, nullable=False),
+        Column("stage", String, nullable=False),
+        Column("status", String, nullable=False),
+        Column("measured_at", String, nullable=False),
+        Column("samples_us", JSON, nullable=False),
+        Column("baseline_us", JSON, nullable=False),
+        Column("ratio", Double),
+        Column("margin", Double),
+        Column("adversarial_slowdown", Double),
+        Column("cold", Boolean, nullable=False),
+        Column("error", String),
+        Column("build_stats", JSON, nullable=False),
+        Column("id", Integer, primary_key=True),
+        CheckConstraint("stage IN ('screen', 'race')", name="stage"),
+        CheckConstraint(
+            "status <> 'ok' OR (ratio IS NOT NULL AND ratio > 0 AND samples_us <> '[]' AND baseline_us <> '[]')",
+            name="timed_if_ok",
+        ),
+        UniqueConstraint("uuid"),
+    )
+    op.execute(
+        "INSERT INTO measurement SELECT uuid, run_id, config_id, workload_id, '', 'version ' || version, stage, status,"
+        " measured_at, samples_us, control_us, ratio, margin, worst_ratio, cold, error, facts, m.id"
+        " FROM measurement_1 AS m JOIN strategy ON strategy.id = strategy_id"
+    )
+    op.drop_table("measurement_1")
+    op.drop_table("strategy")
+    for column in ("run_id", "candidate_id", "workload_id", "measured_at"):
+        op.create_index(f"ix_measurement_{column}", "measurement", [column])
+    refuse_changes(op.get_bind(), "measurement")
+
+    op.create_table(
+        "winner",
+        Column("device_id", Integer, ForeignKey("device.id"), nullable=False),
+        Column("workload_id", Integer, ForeignKey("workload.id"), nullable=False),
+        Column("measurement_id", Integer, ForeignKey("measurement.id"), nullable=False),
+        Column("runner_up_id", Integer, ForeignKey("candidate.id")),
+        Column("gap", Double),
+        Column("id", Integer, primary_key=True),
+        UniqueConstraint("device_id", "workload_id"),
+        UniqueConstraint("measurement_id"),
+    )
+    op.execute(
+        "INSERT INTO winner SELECT device_id, workload_id, measurement_id,"
+        " (SELECT c.id FROM candidate AS c WHERE c.strategy || ' ' || c.config = runner_up), gap, id FROM winner_1"
+    )
+    op.drop_table("winner_1")
+    op.create_index("ix_winner_workload_id", "winner", ["workload_id"])
+
+
+MIGRATIONS: tuple[Migration, ...] = (identify_code,)
 """The step from schema 1 to 2, from 2 to 3, ...: functions named for what they change. New files skip them."""
 
 
@@ -35,8 +130,9 @@ def prepare(connection: Connection, path: Path) -> None:
         Base.metadata.create_all(connection, checkfirst=False)
         connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
     else:
+        operations = Operations(MigrationContext.configure(connection))
         for migrate in MIGRATIONS[found - 1 :]:
-            migrate(connection)
+            migrate(operations)
     connection.exec_driver_sql(f"PRAGMA user_version = {current()}")
 
 

@@ -25,8 +25,9 @@ class DeviceRow(Base):
     fingerprint: Mapped[str] = mapped_column(unique=True)
     type: Mapped[str]
     name: Mapped[str]
-    capability: Mapped[str]
-    """Major and minor: "9.0"."""
+    major: Mapped[int]
+    """Of the compute capability, as `minor`."""
+    minor: Mapped[int]
     processors: Mapped[int]
     l2_bytes: Mapped[int]
     memory_gib: Mapped[int]
@@ -51,26 +52,14 @@ class EnvironmentRow(Base):
     baseline: Mapped[str]
 
 
-class StrategyRow(Base):
-    """One version of a strategy's code."""
+class CandidateRow(Base):
+    """One strategy in one configuration, see `autotopk.candidate.Candidate`."""
 
-    __tablename__ = "strategy"
-    __table_args__ = (UniqueConstraint("name", "version"),)
-
-    name: Mapped[str]
-    version: Mapped[str]
-
-
-class ConfigRow(Base):
-    """One choice of a strategy's knobs, whatever the strategy's version."""
-
-    __tablename__ = "config"
-    __table_args__ = (UniqueConstraint("strategy", "text"),)
+    __tablename__ = "candidate"
+    __table_args__ = (UniqueConstraint("strategy", "config"),)
 
     strategy: Mapped[str]
-    """The strategy's name."""
-    text: Mapped[str]
-    """Canonical JSON, see `autotopk.strategy.config_json`."""
+    config: Mapped[str]
 
 
 class WorkloadRow(Base):
@@ -118,9 +107,11 @@ class MeasurementRow(Base):
 
     uuid: Mapped[str] = mapped_column(unique=True)
     run_id: Mapped[int] = mapped_column(ForeignKey(RunRow.id), index=True)
-    strategy_id: Mapped[int] = mapped_column(ForeignKey(StrategyRow.id), index=True)
-    config_id: Mapped[int] = mapped_column(ForeignKey(ConfigRow.id), index=True)
+    candidate_id: Mapped[int] = mapped_column(ForeignKey(CandidateRow.id), index=True)
     workload_id: Mapped[int] = mapped_column(ForeignKey(WorkloadRow.id), index=True)
+    source: Mapped[str]
+    """See `autotopk.identity.Identity`, as `code`."""
+    code: Mapped[str]
     stage: Mapped[str]
     status: Mapped[str]
     measured_at: Mapped[str] = mapped_column(index=True)
@@ -143,14 +134,19 @@ class WinnerRow(Base):
     device_id: Mapped[int] = mapped_column(ForeignKey(DeviceRow.id))
     workload_id: Mapped[int] = mapped_column(ForeignKey(WorkloadRow.id), index=True)
     measurement_id: Mapped[int] = mapped_column(ForeignKey(MeasurementRow.id), unique=True)
-    runner_up: Mapped[str | None]
+    runner_up_id: Mapped[int | None] = mapped_column(ForeignKey(CandidateRow.id))
     gap: Mapped[float | None]
 
 
-@event.listens_for(MeasurementRow.__table__, "after_create")
-def _refuse_changes(table: Table, connection: Connection, **_: object) -> None:
+def refuse_changes(connection: Connection, table: str) -> None:
+    """Make a table append-only."""
     for change in ("UPDATE", "DELETE"):
         connection.exec_driver_sql(
-            f"CREATE TRIGGER {table.name}_refuses_{change.lower()} BEFORE {change} ON {table.name} "
+            f"CREATE TRIGGER {table}_refuses_{change.lower()} BEFORE {change} ON {table} "
             "BEGIN SELECT RAISE(ABORT, 'measurements are append-only'); END"
         )
+
+
+@event.listens_for(MeasurementRow.__table__, "after_create")
+def _append_only(table: Table, connection: Connection, **_: object) -> None:
+    refuse_changes(connection, table.name)

@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from autotopk.candidate import Candidate
+from autotopk.device import Device
+from autotopk.identity import Identity
 from autotopk.key import TuningKey
 
 Status = Literal["ok", "unsupported", "build_failed", "wrong", "crashed", "timeout", "out_of_memory", "untimed"]
@@ -32,14 +35,11 @@ class Measurement:
     """One candidate's turn on one problem; never changed once stored."""
 
     uuid: str
-    device: str
-    """`Device.fingerprint`."""
+    device: Device
     key: TuningKey
-    strategy: str
-    config: str
-    """Canonical JSON, see `autotopk.strategy.config_json`."""
-    version: str
-    """`Strategy.version`."""
+    candidate: Candidate
+    identity: Identity
+    """Of the program that ran; empty texts where there was none."""
     stage: Stage
     status: Status
     measured_at: str
@@ -66,11 +66,11 @@ class Measurement:
 class Winner:
     """The fastest known candidate for one key on one device."""
 
-    device: str
+    device: Device
     key: TuningKey
-    strategy: str
-    config: str
-    version: str
+    candidate: Candidate
+    identity: Identity
+    """Of the program that was measured."""
     time_us: float
     baseline_us: float
     """torch.topk in the same rounds."""
@@ -79,8 +79,7 @@ class Winner:
     baseline: str
     """What torch.topk was, see `Environment.baseline`."""
     measured_at: str
-    runner_up: str | None = None
-    """Strategy and configuration of the second."""
+    runner_up: Candidate | None = None
     gap: float | None = None
     """How much slower the runner-up is, as a fraction."""
     adversarial_slowdown: float | None = None

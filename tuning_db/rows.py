@@ -7,24 +7,28 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import Row, Select, delete, insert, literal, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
+from autotopk.candidate import Candidate
 from autotopk.device import Device
 from autotopk.errors import DatabaseError
+from autotopk.identity import Identity
 from autotopk.key import TuningKey
 from autotopk.tuning_db.models import (
     Base,
-    ConfigRow,
+    CandidateRow,
     DeviceRow,
     EnvironmentRow,
     MeasurementRow,
     RunRow,
-    StrategyRow,
     WinnerRow,
     WorkloadRow,
 )
 from autotopk.tuning_db.records import Measurement, Winner
 from autotopk.tuning_db.winners import Evidence, derive, winner_of
+
+_OF_IDENTITY = ("source", "code")
+"""Columns of a measurement that are one record."""
 
 
 class RunRecord(NamedTuple):
@@ -32,22 +36,31 @@ class RunRecord(NamedTuple):
 
     device: dict[str, Any]
     environment: dict[str, Any]
-    facts: dict[str, Any]
+    columns: dict[str, Any]
     """uuid, arguments, started, ended, outcome."""
 
 
-def device_facts(device: Device) -> dict[str, Any]:
+def device_columns(device: Device) -> dict[str, Any]:
     """The columns of a `DeviceRow`."""
-    facts = asdict(device)
-    facts["capability"] = f"{device.capability[0]}.{device.capability[1]}"
-    return {"fingerprint": device.fingerprint, **facts}
+    columns = asdict(device)
+    columns["major"], columns["minor"] = columns.pop("capability")
+    return {"fingerprint": device.fingerprint, **columns}
+
+
+def device_of(row: DeviceRow) -> Device:
+    """The inverse of `device_columns`."""
+    columns = _columns(row)
+    del columns["fingerprint"]
+    return Device(capability=(columns.pop("major"), columns.pop("minor")), **columns)
 
 
 def run_id(session: Session, run: RunRecord) -> int:
     """The number of a run in this database, stored first where it is new."""
     device = _row_id(session, DeviceRow, run.device, unique=("fingerprint",))
     environment = _row_id(session, EnvironmentRow, run.environment)
-    return _row_id(session, RunRow, {**run.facts, "device_id": device, "environment_id": environment}, unique=("uuid",))
+    return _row_id(
+        session, RunRow, {**run.columns, "device_id": device, "environment_id": environment}, unique=("uuid",)
+    )
 
 
 def insert_measurements(session: Session, run: int, measurements: Iterable[Measurement]) -> None:
@@ -59,14 +72,14 @@ def insert_measurements(session: Session, run: int, measurements: Iterable[Measu
     row_id: Callable[..., int] = cache(lambda table, **columns: _row_id(session, table, columns))
     rows = []
     for one in measurements:
-        if one.device != device:
-            raise ValueError(f"measurement {one.uuid} is of {one.device}, its run is on {device}")
-        facts = {name: getattr(one, name) for name in _own_columns(MeasurementRow)}
-        facts["run_id"] = run
-        facts["strategy_id"] = row_id(StrategyRow, name=one.strategy, version=one.version)
-        facts["config_id"] = row_id(ConfigRow, strategy=one.strategy, text=one.config)
-        facts["workload_id"] = row_id(WorkloadRow, **asdict(one.key))
-        rows.append(facts)
+        if one.device.fingerprint != device:
+            raise ValueError(f"measurement {one.uuid} is of {one.device.fingerprint}, its run is on {device}")
+        columns = {name: getattr(one, name) for name in _own_columns(MeasurementRow) if name not in _OF_IDENTITY}
+        columns |= asdict(one.identity)
+        columns["run_id"] = run
+        columns["candidate_id"] = row_id(CandidateRow, **asdict(one.candidate))
+        columns["workload_id"] = row_id(WorkloadRow, **asdict(one.key))
+        rows.append(columns)
     if rows:
         session.execute(insert(MeasurementRow), rows)
 
@@ -75,20 +88,17 @@ def select_evidence(device: str | None = None, key: TuningKey | None = None, sta
     """The measurements, joined with all they refer to, of one device fingerprint, key or stage if named."""
     query = (
         select(
-            DeviceRow.fingerprint,
+            DeviceRow,
             EnvironmentRow.baseline,
             *(getattr(WorkloadRow, name) for name in _own_columns(WorkloadRow)),
-            StrategyRow.name.label("strategy"),
-            StrategyRow.version,
-            ConfigRow.text.label("config"),
+            *(getattr(CandidateRow, name) for name in _own_columns(CandidateRow)),
             MeasurementRow.run_id,
             *(getattr(MeasurementRow, name) for name in _own_columns(MeasurementRow)),
         )
         .join_from(MeasurementRow, RunRow)
         .join(DeviceRow)
         .join(EnvironmentRow, RunRow.environment_id == EnvironmentRow.id)
-        .join(StrategyRow, MeasurementRow.strategy_id == StrategyRow.id)
-        .join(ConfigRow, MeasurementRow.config_id == ConfigRow.id)
+        .join(CandidateRow, MeasurementRow.candidate_id == CandidateRow.id)
         .join(WorkloadRow, MeasurementRow.workload_id == WorkloadRow.id)
         .order_by(MeasurementRow.measured_at, MeasurementRow.uuid)
     )
@@ -105,11 +115,10 @@ def measurement_of(row: Row[Any]) -> Measurement:
     """One row of `select_evidence` as it was recorded."""
     return Measurement(
         uuid=row.uuid,
-        device=row.fingerprint,
+        device=device_of(row.DeviceRow),
         key=TuningKey(row.dtype, row.rows, row.cols, row.k, row.sorted),
-        strategy=row.strategy,
-        config=row.config,
-        version=row.version,
+        candidate=Candidate(row.strategy, row.config),
+        identity=Identity(row.source, row.code),
         stage=row.stage,
         status=row.status,
         measured_at=row.measured_at,
@@ -131,10 +140,17 @@ def evidence_of(row: Row[Any]) -> Evidence:
 
 def read_winners(session: Session, device: str | None) -> list[Winner]:
     """The stored winners, by device, dtype and shape."""
-    query = select_evidence(device).join(WinnerRow, WinnerRow.measurement_id == MeasurementRow.id)
+    second = aliased(CandidateRow)
     shape = (WorkloadRow.dtype, WorkloadRow.cols, WorkloadRow.rows, WorkloadRow.k, WorkloadRow.sorted)
-    query = query.add_columns(WinnerRow.runner_up, WinnerRow.gap).order_by(None).order_by(DeviceRow.fingerprint, *shape)
-    return [winner_of(evidence_of(row), row.runner_up, row.gap) for row in session.execute(query)]
+    query = (
+        select_evidence(device)
+        .join(WinnerRow, WinnerRow.measurement_id == MeasurementRow.id)
+        .outerjoin(second, WinnerRow.runner_up_id == second.id)
+        .add_columns(second.strategy.label("second_strategy"), second.config.label("second_config"), WinnerRow.gap)
+        .order_by(None)
+        .order_by(DeviceRow.fingerprint, *shape)
+    )
+    return [winner_of(evidence_of(row), _second(row), row.gap) for row in session.execute(query)]
 
 
 def replace_winners(session: Session, device: str | None) -> None:
@@ -144,10 +160,11 @@ def replace_winners(session: Session, device: str | None) -> None:
     devices = select(DeviceRow.id) if device is None else select(DeviceRow.id).filter_by(fingerprint=device)
     session.execute(delete(WinnerRow).where(WinnerRow.device_id.in_(devices)))
     for uuid, winner in winners.items():
+        second = None if winner.runner_up is None else _row_id(session, CandidateRow, asdict(winner.runner_up))
         row = select(RunRow.device_id, MeasurementRow.workload_id, MeasurementRow.id)
-        row = row.add_columns(literal(winner.runner_up), literal(winner.gap))
+        row = row.add_columns(literal(second), literal(winner.gap))
         row = row.join_from(MeasurementRow, RunRow).where(MeasurementRow.uuid == uuid)
-        columns = ["device_id", "workload_id", "measurement_id", "runner_up", "gap"]
+        columns = ["device_id", "workload_id", "measurement_id", "runner_up_id", "gap"]
         session.execute(insert(WinnerRow).from_select(columns, row))
 
 
@@ -158,7 +175,7 @@ def read_runs(session: Session) -> Iterator[tuple[RunRecord, list[Measurement]]]
         measured[row.run_id].append(measurement_of(row))
     query = select(RunRow, DeviceRow, EnvironmentRow).join_from(RunRow, DeviceRow).join(EnvironmentRow)
     for run, device, environment in session.execute(query):
-        yield RunRecord(_facts(device), _facts(environment), _facts(run)), measured[run.id]
+        yield RunRecord(_columns(device), _columns(environment), _columns(run)), measured[run.id]
 
 
 @cache
@@ -167,7 +184,11 @@ def _own_columns(table: type[Base]) -> list[str]:
     return [column.name for column in table.__table__.columns if not column.primary_key and not column.foreign_keys]
 
 
-def _facts(row: Base) -> dict[str, Any]:
+def _second(row: Row[Any]) -> Candidate | None:
+    return None if row.second_strategy is None else Candidate(row.second_strategy, row.second_config)
+
+
+def _columns(row: Base) -> dict[str, Any]:
     return {name: getattr(row, name) for name in _own_columns(type(row))}
 
 

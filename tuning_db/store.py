@@ -79,9 +79,9 @@ class Store:
 
     def begin_run(self, device: Device, environment: Environment, arguments: Mapping[str, object]) -> int:
         """Note that a tuner starts, with what it was asked (as JSON); the answer is the run's number in this file."""
-        build_stats = {"uuid": uuid4().hex, "arguments": dict(arguments), "started": _now()}
+        columns = {"uuid": uuid4().hex, "arguments": dict(arguments), "started": _now()}
         with self._transaction(WRITE) as session:
-            return rows.run_id(session, rows.RunRecord(rows.device_facts(device), asdict(environment), build_stats))
+            return rows.run_id(session, rows.RunRecord(rows.device_columns(device), asdict(environment), columns))
 
     def end_run(self, run: int, outcome: str) -> None:
         """Note how a run ended, in the caller's words."""
@@ -120,10 +120,10 @@ class Store:
         with self._transaction(READ) as session:
             return rows.read_winners(session, device)
 
-    def devices(self) -> list[str]:
-        """Fingerprints of the devices that were tuned on."""
+    def devices(self) -> list[Device]:
+        """The devices that were tuned on."""
         with self._transaction(READ) as session:
-            return list(session.scalars(select(DeviceRow.fingerprint).order_by(DeviceRow.fingerprint)))
+            return list(map(rows.device_of, session.scalars(select(DeviceRow).order_by(DeviceRow.fingerprint))))
 
     def merge(self, other: Path) -> int:
         """Add the measurements of another tuning database that this one lacks, and derive all winners again.

@@ -6,6 +6,7 @@ from math import hypot
 from statistics import median
 from typing import NamedTuple
 
+from autotopk.candidate import Candidate
 from autotopk.key import TuningKey
 from autotopk.tuning_db.records import Measurement, Winner
 
@@ -24,19 +25,19 @@ def derive(evidence: Iterable[Evidence], incumbents: Iterable[Winner] = ()) -> d
     """The winner of every device and key, by the uuid of the measurement that decided.
 
     1. Measurements are judged in the order they were taken, device by device and key by key.
-    2. Of a strategy with a configuration only the version measured last counts: the code has changed since.
+    2. Of a candidate only the code measured last counts: what it compiles to has changed since.
     3. A status other than "ok" discards what its candidate showed before; measured well later, it is back.
     4. Where any candidate was raced, screening does not count.
     5. Ratios are compared under one baseline alone: that of the last measurement left.
     6. Of each candidate the last measurement left counts; they rank by ratio, then by name.
-    7. The incumbent (the same strategy and configuration, any version) stays unless the best is faster by 3 %, or by
+    7. The incumbent (the same candidate, whatever its code) stays unless the best is faster by 3 %, or by
        their joint 95 % margin where that is wider; without an incumbent the best wins.
     8. The runner-up is the first of the others; its gap is negative where the incumbent stays though it is slower.
     """
     places: defaultdict[tuple[str, TuningKey], list[Evidence]] = defaultdict(list)
     for one in sorted(evidence, key=_age):  # 1
-        places[one.measurement.device, one.measurement.key].append(one)
-    held = {(winner.device, winner.key): (winner.strategy, winner.config) for winner in incumbents}
+        places[one.measurement.device.fingerprint, one.measurement.key].append(one)
+    held = {(winner.device.fingerprint, winner.key): winner.candidate for winner in incumbents}
 
     winners = {}
     for place, history in places.items():
@@ -49,15 +50,14 @@ def derive(evidence: Iterable[Evidence], incumbents: Iterable[Winner] = ()) -> d
     return winners
 
 
-def winner_of(evidence: Evidence, runner_up: str | None, gap: float | None) -> Winner:
+def winner_of(evidence: Evidence, runner_up: Candidate | None, gap: float | None) -> Winner:
     """A measurement told as the winner it became."""
     one = evidence.measurement
     return Winner(
         device=one.device,
         key=one.key,
-        strategy=one.strategy,
-        config=one.config,
-        version=one.version,
+        candidate=one.candidate,
+        identity=one.identity,
         time_us=median(one.samples_us),
         baseline_us=median(one.baseline_us),
         ratio=_ratio(one),
@@ -71,10 +71,10 @@ def winner_of(evidence: Evidence, runner_up: str | None, gap: float | None) -> W
 
 def _rank(history: list[Evidence]) -> list[Evidence]:
     """Steps 2 to 6 on one device and key."""
-    version = {_candidate(one): one.measurement.version for one in history}
-    standing: defaultdict[tuple[str, str], list[Evidence]] = defaultdict(list)
+    code = {_candidate(one): one.measurement.identity.code for one in history}
+    standing: defaultdict[Candidate, list[Evidence]] = defaultdict(list)
     for one in history:
-        if one.measurement.version != version[_candidate(one)]:  # 2
+        if one.measurement.identity.code != code[_candidate(one)]:  # 2
             continue
         if one.measurement.status == "ok":
             standing[_candidate(one)].append(one)
@@ -98,11 +98,11 @@ def _winner(chosen: Evidence, runner_up: Evidence | None) -> Winner:
     if runner_up is None:
         return winner_of(chosen, None, None)
     gap = _ratio(runner_up.measurement) / _ratio(chosen.measurement) - 1
-    return winner_of(chosen, " ".join(_candidate(runner_up)), gap)
+    return winner_of(chosen, _candidate(runner_up), gap)
 
 
-def _candidate(one: Evidence) -> tuple[str, str]:
-    return one.measurement.strategy, one.measurement.config
+def _candidate(one: Evidence) -> Candidate:
+    return one.measurement.candidate
 
 
 def _age(one: Evidence) -> tuple[str, bool, str]:

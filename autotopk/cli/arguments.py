@@ -7,21 +7,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotopk.device import H100, Device, device_of
+from autotopk.device import Device, device_of
 from autotopk.errors import AutotopkError
 
 if TYPE_CHECKING:
     import torch
 
     from autotopk.workloads import Workload
-
-FINGERPRINT = re.compile(
-    r"(?P<type>\w+)\|(?P<name>.+?)(\|sm_(?P<major>\d+)(?P<minor>\d))?\|(?P<processors>\d+) (SMs|cores)"
-    r"(\|(?P<memory>\d+) GiB)?"
-)
-
-SHARED_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
-"""Largest shared memory of one block by compute capability (CUDA C++ Programming Guide, technical specifications)."""
 
 
 class SelectionError(AutotopkError, ValueError):
@@ -45,46 +37,22 @@ def torch_device(text: str | None) -> "torch.device":
     return device
 
 
-def fingerprint(text: str, known: Iterable[str]) -> str:
-    """The fingerprint that a user names: in full, as a part of a known one ("H100"), or as a device that is here.
+def device_named(text: str | None, known: Iterable[Device]) -> Device:
+    """A device that is here (by default the first GPU, else the CPU), or a known one of another machine.
 
-    Raises SelectionError.
+    Known ones are named by their fingerprint or a part of it: "H100". Raises SelectionError.
     """
-    known = sorted(set(known))
-    if text in known:
-        return text
-    if re.fullmatch(r"cpu|cuda(:\d+)?", text):
-        return device_of(torch_device(text)).fingerprint
-    matches = [candidate for candidate in known if text.lower() in candidate.lower()]
-    if len(matches) != 1:
-        found = "fits more than one device" if matches else "is not cpu, cuda, cuda:INDEX or a part of a known device"
-        raise SelectionError(f"device {text!r} {found}; known: {'; '.join(matches or known) or 'none'}")
-    return matches[0]
-
-
-def device_named(text: str | None, known: Iterable[str]) -> Device:
-    """A device that is here, or one of another machine as far as its fingerprint tells. Raises SelectionError."""
     if text is None or re.fullmatch(r"cpu|cuda(:\d+)?", text):
         return device_of(torch_device(text))
-    return parse_fingerprint(fingerprint(text, known))
-
-
-def parse_fingerprint(text: str) -> Device:
-    """The inverse of `Device.fingerprint`; the size of L2 is not in it. Raises SelectionError."""
-    if text == H100.fingerprint:
-        return H100
-    match = FINGERPRINT.fullmatch(text)
-    if match is None:
-        raise SelectionError(f"{text!r} is no device fingerprint")
-    major, minor = int(match["major"] or 0), int(match["minor"] or 0)
-    return Device(
-        type=match["type"],
-        name=match["name"],
-        capability=(major, minor),
-        processors=int(match["processors"]),
-        memory_gib=int(match["memory"] or 0),
-        shared_bytes=SHARED_KIB.get(10 * major + minor, 48) << 10 if match["type"] == "cuda" else 0,
-    )
+    by_fingerprint = {device.fingerprint: device for device in known}
+    if text in by_fingerprint:
+        return by_fingerprint[text]
+    matches = sorted(one for one in by_fingerprint if text.lower() in one.lower())
+    if len(matches) != 1:
+        found = "fits more than one device" if matches else "is not cpu, cuda, cuda:INDEX or a part of a known device"
+        told = "; ".join(matches or sorted(by_fingerprint)) or "none"
+        raise SelectionError(f"device {text!r} {found}; known: {told}")
+    return by_fingerprint[matches[0]]
 
 
 def workloads(

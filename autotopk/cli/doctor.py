@@ -13,12 +13,12 @@ from typing import Literal
 import torch
 
 from autotopk import registry, settings
-from autotopk.cli.transfer import layers
 from autotopk.compilers import nvcc
 from autotopk.compilers.tilelang import reasons_unbuildable
 from autotopk.device import Device, cpu_device, cuda_device
 from autotopk.errors import ArtifactError, AutotopkError, AutotopkWarning, DatabaseError
 from autotopk.kernel import distribution_version
+from autotopk.runtime.winners import is_current, layers
 from autotopk.strategy import Strategy
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Winner
@@ -116,7 +116,7 @@ def _layer(layer: str, path: Path, devices: list[Device]) -> Finding:
     except ArtifactError as error:
         return Finding("winners", "broken", f"{layer}: {path}: {error}")
     here = {device.fingerprint for device in devices}
-    ours = [winner for winner in winners if winner.device in here]
+    ours = [winner for winner in winners if winner.device.fingerprint in here]
     text = f"{layer}: {path}: {len(winners)} winners, {len(ours)} for the devices here"
     if troubles := Counter(filter(None, map(_trouble, ours))):
         text += "; " + ", ".join(f"{count} {trouble}" for trouble, count in troubles.items())
@@ -127,11 +127,10 @@ def _layer(layer: str, path: Path, devices: list[Device]) -> Finding:
 def _trouble(winner: Winner) -> str | None:
     """What keeps a winner from being served as it was measured."""
     try:
-        strategy = registry.get(winner.strategy)
-        strategy.parse_config(winner.config)
+        current = is_current(winner)
     except AutotopkError:
-        return f"not served ({winner.strategy}, or its configuration, is unknown here)"
-    return None if strategy.version == winner.version else f"stale ({winner.strategy} has changed since)"
+        return f"not served ({winner.candidate.strategy}, or its configuration, is unknown here)"
+    return f"stale ({winner.candidate.strategy} compiles to other code since)" if current is False else None
 
 
 def _storage() -> Iterator[Finding]:

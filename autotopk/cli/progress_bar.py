@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from autotopk.cli.tables import short_config, times_faster
+from autotopk.cli.tables import short, times_faster
 from autotopk.tuning.events import (
     CandidateMeasured,
     Event,
@@ -60,7 +60,7 @@ class Display:
         match event:
             case TuneStarted():
                 budget = "" if event.budget_s is None else f", within {_duration(event.budget_s)}"
-                self.line(f"tuning {event.workloads} workloads on {event.device}{budget}")
+                self.line(f"tuning {event.workloads} workloads on {event.device.fingerprint}{budget}")
                 for strategy, reasons in event.aside.items():
                     self.line(escape(f"{strategy} steps aside, but for kernels compiled before: {'; '.join(reasons)}"))
                 self._progress.update(self._task, total=event.workloads)
@@ -80,9 +80,7 @@ def _told(result: WorkloadResult) -> str:
     """A workload's result in one line."""
     parts = [f"{result.workload}: {result.outcome}"]
     if winner := result.winner:
-        parts.append(
-            f"{winner.strategy} {short_config(winner.config)} {winner.time_us:.1f} us, {times_faster(winner.ratio)}"
-        )
+        parts.append(f"{short(winner.candidate)} {winner.time_us:.1f} us, {times_faster(winner.ratio)}")
     if tried := sum((result.measured or {}).values()):
         parts.append(f"{tried} tried in {_duration(result.seconds)}")
     if result.error:

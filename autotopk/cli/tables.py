@@ -1,6 +1,5 @@
 """How results are printed: consoles, the wording of ratios and configurations, and the tables."""
 
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from autotopk.candidate import Candidate
 from autotopk.cli.bench import Row, summaries
 from autotopk.cli.doctor import Finding
 from autotopk.tuning.events import TuneReport
@@ -32,12 +32,16 @@ def times_faster(ratio: float) -> str:
     return f"{1 / ratio:.2f}x faster" if ratio < 1 else f"{ratio:.2f}x slower"
 
 
-def short_config(config: str) -> str:
-    """Canonical JSON of a configuration as words: `chunk=512 method=chunked`."""
+def short(candidate: Candidate) -> str:
+    """A strategy and its knobs as words: `torch_fallback chunk=512 method=chunked`."""
+    return f"{candidate.strategy} {_knobs(candidate)}"
+
+
+def _knobs(candidate: Candidate) -> str:
     try:
-        return config_words(json.loads(config))
-    except (ValueError, AttributeError):
-        return config
+        return config_words(candidate.knobs)
+    except ValueError:
+        return candidate.config
 
 
 def config_words(config: Mapping[str, object]) -> str:
@@ -63,7 +67,7 @@ def winners_tables(winners: Iterable[Winner], source: str) -> Iterator[Table]:
     """A table of winners for each device."""
     by_device: defaultdict[str, list[Winner]] = defaultdict(list)
     for winner in winners:
-        by_device[winner.device].append(winner)
+        by_device[winner.device.fingerprint].append(winner)
     for device, its in sorted(by_device.items()):
         yield winners_table(its, f"{device}: {source}")
 
@@ -74,7 +78,7 @@ def winners_table(winners: Iterable[Winner], title: str) -> Table:
     for winner in winners:
         table.add_row(
             str(winner.key),
-            f"{winner.strategy} {short_config(winner.config)}",
+            short(winner.candidate),
             f"{winner.time_us:.1f}",
             times_faster(winner.ratio),
             _runner_up(winner),
@@ -92,7 +96,7 @@ def measurements_table(measurements: Iterable[Measurement], title: str) -> Table
         ok = measurement.status == "ok"
         table.add_row(
             str(measurement.key),
-            f"{measurement.strategy} {short_config(measurement.config)}",
+            short(measurement.candidate),
             measurement.stage,
             measurement.status if ok else f"[red]{measurement.status}[/]",
             _median(measurement.samples_us),
@@ -162,9 +166,11 @@ def _table(title: str, *headings: str) -> Table:
 
 
 def _runner_up(winner: Winner) -> str:
-    """The second, "strategy {json}", as words; without its strategy where that is the winner's."""
-    strategy, _, config = (winner.runner_up or "").partition(" ")
-    return short_config(config) if strategy == winner.strategy else f"{strategy} {short_config(config)}".strip()
+    """The second, without its strategy where that is the winner's."""
+    if winner.runner_up is None:
+        return ""
+    same = winner.runner_up.strategy == winner.candidate.strategy
+    return _knobs(winner.runner_up) if same else short(winner.runner_up)
 
 
 def _median(samples: Sequence[float]) -> str:

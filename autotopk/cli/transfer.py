@@ -5,36 +5,28 @@ from contextlib import suppress
 from pathlib import Path
 
 from autotopk import settings
-from autotopk.cli.arguments import fingerprint, parse_fingerprint
+from autotopk.cli.arguments import device_named
+from autotopk.device import Device
 from autotopk.errors import ArtifactError, DatabaseError
-from autotopk.runtime import dispatch
+from autotopk.runtime.process import default
+from autotopk.runtime.winners import layers
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Measurement, Winner
 
 
-def layers() -> tuple[tuple[str, Path | None], ...]:
-    """The winners files of run time, the first to be asked first; None is one that is not set."""
-    return (
-        ("AUTOTOPK_DB", settings.deployed_winners_path()),
-        ("user cache", settings.user_winners_path()),
-        ("shipped", settings.shipped_winners_path()),
-    )
-
-
-def known_devices() -> list[str]:
-    """Fingerprints of all devices that run time has winners for."""
-    found = set()
+def known_devices() -> list[Device]:
+    """All devices that run time has winners for."""
+    found: dict[str, Device] = {}
     for _, path in layers():
         if path is not None and path.exists():
             with suppress(ArtifactError):
-                found |= {winner.device for winner in artifact.read(path)}
-    return sorted(found)
+                found |= {winner.device.fingerprint: winner.device for winner in artifact.read(path)}
+    return [found[fingerprint] for fingerprint in sorted(found)]
 
 
 def served() -> list[Winner]:
     """What run time would serve on every device: the layers merged key by key."""
-    devices = map(parse_fingerprint, known_devices())
-    return [winner for device in devices for winner in dispatch.winners_for(device).by_key.values()]
+    return [winner for device in known_devices() for winner in default.winners(device).by_key.values()]
 
 
 def winners(database: Path | None, device: str | None) -> tuple[list[Winner], str]:
@@ -49,8 +41,8 @@ def winners(database: Path | None, device: str | None) -> tuple[list[Winner], st
     else:
         found, source = _read(path), str(path)
     if device is not None:
-        wanted = fingerprint(device, (winner.device for winner in found))
-        found = [winner for winner in found if winner.device == wanted]
+        wanted = device_named(device, (winner.device for winner in found)).fingerprint
+        found = [winner for winner in found if winner.device.fingerprint == wanted]
     return found, source
 
 
@@ -62,7 +54,7 @@ def measurements(database: Path | None, device: str | None) -> tuple[list[Measur
     if is_artifact(path):
         raise DatabaseError(f"{path} holds winners, not the measurements behind them")
     with Store.open(path, read_only=True) as store:
-        wanted = device and fingerprint(device, store.devices())
+        wanted = device and device_named(device, store.devices()).fingerprint
         return store.measurements(device=wanted), str(path)
 
 
@@ -90,7 +82,7 @@ def import_measurements(other: Path, database: Path | None) -> tuple[int, list[W
         new = store.merge(other)
         found = store.winners()
     artifact.publish(found, settings.user_winners_path())
-    dispatch.reload()
+    default.reload()
     return new, found
 
 

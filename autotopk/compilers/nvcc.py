@@ -16,6 +16,9 @@ from autotopk.errors import BuildError
 FLAGS = ("-std=c++17", "-O3", "-w", "-Xptxas=-v", "-cubin")
 """What the machine code depends on beside the source and the architecture; -v prints registers and spills."""
 
+SWITCHES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+"""Environment variables by which nvcc compiles other machine code."""
+
 TIMEOUT_S = 100.0
 """Longest run of nvcc, in seconds."""
 

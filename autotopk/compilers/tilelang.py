@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from autotopk.compilers import nvcc
+from autotopk.compilers.device_code import check_imports, device_digest
 from autotopk.errors import BuildError
 from autotopk.kernel import (
     POINTERS,
@@ -23,7 +24,6 @@ from autotopk.kernel import (
     scalars,
 )
 from autotopk.problem import Problem
-from autotopk.strategy import folder_version, package_version
 
 PASSES = {
     "tl.disable_shared_memory_reuse": True,
@@ -31,6 +31,9 @@ PASSES = {
     "tl.disable_safe_memory_legalize": True,
 }
 """Kernels place their own barriers and check their own bounds; buffers that other blocks read must not be merged."""
+
+SWITCHES = ("TL_TEMPLATE_PATH", "TL_CUTLASS_PATH")
+"""Environment variables by which kernels are compiled with other headers."""
 
 _environment = threading.Lock()
 _KINDS: dict[str, ParameterKind] = {"handle": "pointer", "int32": "int32", "int64": "int64"}
@@ -57,19 +60,20 @@ class TileLangSource(KernelSource):
     function: str
     """"package.module:name" of a function that, called with the constants by keyword, returns a `T.prim_func`."""
     constants: tuple[tuple[str, int | bool | str], ...]
+    symbol: str = ""
+    """Name of the compiled kernel, which TileLang puts "_kernel" behind; that of the `T.prim_func` by default."""
     code_dependencies: tuple[str, ...] = ()
-    """Packages outside the builder's folder whose code the kernel is made of."""
+    """Packages outside the builder's folder whose device code the kernel is made of."""
 
-    def identity(self) -> str:
-        """Code of the builder's folder and of what it shares, specialisation and flags, found without importing.
+    def cache_key(self) -> str:
+        """See KernelSource.
 
-        The compilers' versions are not part of it: the machine that runs a kept kernel may have neither. TileLang's
+        The compilers' versions are not part of it: the machine that runs a cached kernel may have neither. TileLang's
         is in the file's name (see `cache_path`); nvcc's would cost a process to ask for, and is left out.
         """
-        code = "|".join(
-            [folder_version(self.function.partition(":")[0]), *map(package_version, self.code_dependencies)]
-        )
-        return f"tilelang|{nvcc.FLAGS}|{PASSES}|{code}|{self!r}"
+        switches = {name: os.environ[name] for name in (*SWITCHES, *nvcc.SWITCHES) if name in os.environ}
+        code = device_digest(self._module, self.code_dependencies)
+        return f"tilelang {nvcc.FLAGS} {switches} {PASSES}|{code}|{self!r}"
 
     def cache_path(self, arch: int) -> Path:
         """As KernelSource says, one file per version of TileLang; where TileLang is absent, a file of any."""
@@ -101,6 +105,7 @@ class TileLangSource(KernelSource):
         """See KernelSource."""
         if reasons := reasons_unbuildable():
             raise BuildError(f"{self.function} cannot be compiled: {'; '.join(reasons)}")
+        check_imports(self._module, self.code_dependencies)
         source = self.generate(arch)
         try:
             compiled = nvcc.compile(source.text, arch, source.symbol, _include_dirs())
@@ -119,9 +124,14 @@ class TileLangSource(KernelSource):
             spill_bytes=compiled.spill_bytes,
         )
 
+    @property
+    def _module(self) -> str:
+        return self.function.partition(":")[0]
+
     def _prim_func(self) -> Any:
-        module, _, name = self.function.partition(":")
-        return getattr(importlib.import_module(module), name)(**dict(self.constants))
+        builder = getattr(importlib.import_module(self._module), self.function.partition(":")[2])
+        built = builder(**dict(self.constants))
+        return built.with_attr("global_symbol", self.symbol) if self.symbol else built
 
 
 def reasons_unbuildable() -> list[str]:

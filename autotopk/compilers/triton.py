@@ -1,6 +1,7 @@
 """Triton as a compiler to the `Kernel` record, on machines with and without a GPU."""
 
 import importlib
+import os
 import re
 import subprocess
 import tempfile
@@ -9,11 +10,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autotopk.compilers.device_code import check_imports, device_digest
 from autotopk.errors import BuildError
 from autotopk.kernel import Kernel, KernelSource, Parameter, ParameterKind, distribution_version
-from autotopk.strategy import folder_version
 
 _KINDS: dict[str, ParameterKind] = {"i32": "int32", "i64": "int64"}
+
+SWITCHES = (
+    "DISABLE_LLVM_OPT",
+    "DISABLE_PTXAS_OPT",
+    "LLVM_PASS_PLUGIN_PATH",
+    "PTXAS_OPTIONS",
+    "TRITON_DEFAULT_FP_FUSION",
+    "TRITON_DISABLE_RESHAPE_ENCODING_INFERENCE",
+    "TRITON_ENABLE_ASAN",
+    "TRITON_ENABLE_EXPERIMENTAL_CONSAN",
+    "TRITON_F32_DEFAULT",
+    "TRITON_INSTRUMENTATION_MODE",
+    "TRITON_LIBDEVICE_PATH",
+    "TRITON_MOCK_PTX_VERSION",
+    "TRITON_OVERRIDE_ARCH",
+    "TRITON_PASS_PLUGIN_PATH",
+    "TRITON_PLUGIN_PATHS",
+    "TRITON_PTXAS_BLACKWELL_PATH",
+    "TRITON_PTXAS_PATH",
+    "TRITON_SWAP_MIR",
+)
+"""Environment variables by which Triton compiles other machine code."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +52,18 @@ class TritonSource(KernelSource):
     divisors: tuple[tuple[str, int], ...] = ()
     """Powers of two known to divide a parameter (bytes for pointers): what makes loads wide."""
     warps: int = 4
+    stages: int = 1
+    """Of Triton's software pipelining."""
+    symbol: str = ""
+    """Name of the compiled kernel; that of the function by default."""
+    code_dependencies: tuple[str, ...] = ()
+    """Packages outside the kernel's folder whose device code it is made of."""
 
-    def identity(self) -> str:
-        """Code of the kernel's folder, specialisation and compiler version, found without importing Triton."""
-        code = folder_version(self.function.partition(":")[0])
-        return f"triton {distribution_version('triton')}|{code}|{self!r}"
+    def cache_key(self) -> str:
+        """See KernelSource."""
+        switches = {name: os.environ[name] for name in SWITCHES if name in os.environ}
+        code = device_digest(self._module, self.code_dependencies)
+        return f"triton {distribution_version('triton')} {switches}|{code}|{self!r}"
 
     def compile(self, arch: int) -> Kernel:
         """See KernelSource. Any failure inside the compiler becomes a BuildError."""
@@ -43,7 +73,10 @@ class TritonSource(KernelSource):
             from triton.compiler import ASTSource
         except ImportError as error:
             raise BuildError(f"Triton cannot be imported: {error}") from error
+        check_imports(self._module, self.code_dependencies)
         kernel = self._jit_function()
+        if self.symbol:
+            kernel = triton.jit(kernel.fn, repr=lambda _: self.symbol)
         names = kernel.arg_names
         types = dict(self.signature)
         source = ASTSource(
@@ -54,7 +87,7 @@ class TritonSource(KernelSource):
         )
         try:
             compiled = triton.compile(
-                source, target=GPUTarget("cuda", arch, 32), options={"num_warps": self.warps, "num_stages": 1}
+                source, target=GPUTarget("cuda", arch, 32), options={"num_warps": self.warps, "num_stages": self.stages}
             )
         except Exception as error:  # MLIR, LLVM and ptxas each raise types of their own
             raise BuildError(f"{self.function} for sm_{arch}: {type(error).__name__}: {error}") from error
@@ -83,9 +116,12 @@ class TritonSource(KernelSource):
         run_time = {name: _seen_as(kind, arguments[name]) for name, kind in self.signature}
         self._jit_function()[grid](**run_time, **dict(self.constants))
 
+    @property
+    def _module(self) -> str:
+        return self.function.partition(":")[0]
+
     def _jit_function(self) -> Any:
-        module, _, name = self.function.partition(":")
-        return getattr(importlib.import_module(module), name)
+        return getattr(importlib.import_module(self._module), self.function.partition(":")[2])
 
 
 def _seen_as(kind: str, argument: Any) -> Any:

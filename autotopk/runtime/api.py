@@ -10,16 +10,17 @@ from torch import Tensor
 
 from autotopk.device import device_of
 from autotopk.errors import AutotopkWarning
-from autotopk.runtime import dispatch, launch, plan_cache
+from autotopk.runtime import dispatch, launch
 from autotopk.runtime.dispatch import Choice
 from autotopk.runtime.layout import Layout, Plan
-from autotopk.runtime.plan_cache import Plans
+from autotopk.runtime.plan_cache import PlanCache
+from autotopk.runtime.process import default
 from autotopk.strategy import HostProgram
 
 Result = torch.return_types.topk
 _ResultOut: Any = getattr(torch.return_types, "topk_out", Result)  # missing from torch's stubs
 
-_plans: Plans[tuple[Plan, Choice | None]] = Plans()
+_plans: PlanCache[tuple[Plan, Choice | None]] = default.plans("topk")
 """How to run a layout, and the choice behind it; None where torch.topk itself is called."""
 
 
@@ -138,7 +139,7 @@ def _after_failure(
     """Answer with the next candidate; the failed one is left out unless memory was short."""
     if isinstance(error, torch.OutOfMemoryError):
         return torch.topk(input, k, dim, largest, sorted)
-    dispatch.block(choice, device_of(input.device), error)
+    default.block(choice.candidate, device_of(input.device), error)
     _plans.pop(key, None)
     return topk(input, k, dim, largest, sorted)
 
@@ -153,14 +154,14 @@ def _plan(input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> tuple
     device = device_of(input.device)
     try:
         for layout in rows.ways(input):
-            for choice in dispatch.candidates(layout.problem, device):
+            for choice in dispatch.choices(layout.problem, device):
                 try:
-                    program = choice.strategy.program(choice.config, layout.problem, device)
+                    program = choice.program(layout.problem, device)
                     if isinstance(program, HostProgram) and program.is_torch_topk:
                         return of_torch, None
                     run = launch.bind(program, layout.problem, device, index=input.device.index, size=layout.size)
                 except Exception as error:  # also what a third party's strategy raises
-                    dispatch.block(choice, device, error)
+                    default.block(choice.candidate, device, error)
                 else:
                     return layout.around(run), choice
     except Exception as error:  # a third party's strategy raised when asked what it serves
@@ -170,5 +171,4 @@ def _plan(input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> tuple
 
 def reload() -> None:
     """Forget plans and winners: after tuning, or when environment variables changed."""
-    plan_cache.forget()
-    dispatch.reload()
+    default.reload()

@@ -10,7 +10,7 @@ from autotopk.problem import Problem
 from autotopk.runtime import dispatch
 from autotopk.runtime.dispatch import Choice
 from autotopk.runtime.layout import Layout
-from autotopk.strategy import config_json
+from autotopk.runtime.winners import is_current
 
 
 @dataclass(frozen=True)
@@ -21,16 +21,21 @@ class Explanation:
     device: Device
     choice: Choice
 
+    @property
+    def current(self) -> bool | None:
+        """Whether the code that was measured is the code that runs; None where that is not known, or no winner."""
+        return None if self.choice.winner is None else is_current(self.choice.winner)
+
     def to_dict(self) -> dict[str, Any]:
         """The same as plain data."""
         choice, winner = self.choice, self.choice.winner
         return {
             "problem": asdict(self.problem),
-            "device": self.device.fingerprint,
+            "device": {"fingerprint": self.device.fingerprint, **asdict(self.device)},
             "step": choice.step,
-            "strategy": choice.strategy.name,
-            "config": asdict(choice.config),
-            "stale": choice.stale,
+            "strategy": choice.candidate.strategy,
+            "config": choice.candidate.knobs,
+            "current": self.current,
             "measured_for": None if winner is None else str(winner.key),
             "time_us": None if winner is None else winner.time_us,
             "ratio": None if winner is None else winner.ratio,
@@ -41,7 +46,7 @@ class Explanation:
         choice, winner = self.choice, self.choice.winner
         lines = [
             f"{self.problem}",
-            f"  runs {choice.strategy.name} {config_json(choice.config)}",
+            f"  runs {choice.candidate}",
             f"  by {choice.step}",
         ]
         if winner is not None:
@@ -50,8 +55,8 @@ class Explanation:
             )
             if winner.runner_up and winner.gap is not None:
                 lines.append(f"  ahead of {winner.runner_up} by {winner.gap:.1%}")
-        if choice.stale:
-            lines.append("  stale: the strategy's code changed since; tune again")
+        if self.current is False:
+            lines.append("  stale: the strategy compiles to other code since; tune again")
         lines += [f"  not {reason}" for reason in choice.rejected]
         return "\n".join(lines)
 
@@ -71,7 +76,7 @@ def explain(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: 
     explanations = (
         Explanation(way.problem, device, choice)
         for way in layout.ways(input)
-        for choice in dispatch.candidates(way.problem, device)
+        for choice in dispatch.choices(way.problem, device)
     )
     return next(explanations)
 

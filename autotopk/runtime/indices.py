@@ -11,10 +11,11 @@ from autotopk.runtime import dispatch, launch
 from autotopk.runtime.api import is_plain, topk
 from autotopk.runtime.dispatch import Choice
 from autotopk.runtime.layout import Layout
-from autotopk.runtime.plan_cache import Plans
+from autotopk.runtime.plan_cache import PlanCache
+from autotopk.runtime.process import default
 from autotopk.strategy import KernelProgram
 
-_plans: Plans[tuple[Callable[[Tensor], Tensor], Choice] | None] = Plans()
+_plans: PlanCache[tuple[Callable[[Tensor], Tensor], Choice] | None] = default.plans("topk_indices")
 """How to run a layout, and the choice behind it; None where `topk` serves."""
 
 
@@ -52,7 +53,7 @@ def topk_indices(input: Tensor, k: int, dim: int = -1, largest: bool = True, sor
     except torch.OutOfMemoryError:
         raise
     except Exception as error:
-        dispatch.block(choice, device_of(input.device), error)
+        default.block(choice.candidate, device_of(input.device), error)
         _plans.pop(key, None)
         return topk_indices(input, k, dim, largest, sorted)
 
@@ -73,16 +74,16 @@ def _plan(
         return None
     device = device_of(input.device)
     problem = replace(layout.problem, indices_only=True)
-    for choice in dispatch.candidates(layout.problem, device):
+    for choice in dispatch.choices(layout.problem, device):
         if not choice.strategy.indices_alone:
             return None
         try:
-            program = choice.strategy.program(choice.config, problem, device)
+            program = choice.program(problem, device)
             if not isinstance(program, KernelProgram):
                 return None
             run = launch.bind_indices(program, problem, device, index=input.device.index, size=layout.size)
         except Exception as error:  # also what a third party's strategy raises
-            dispatch.block(choice, device, error)
+            default.block(choice.candidate, device, error)
         else:
             return run, choice
     return None

@@ -1,50 +1,37 @@
-"""One strategy in one configuration, by name: what is compiled, checked, timed and stored."""
+"""What is measured for a problem: the shortlists and heuristics of the strategies that are able."""
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 
 from autotopk import registry
+from autotopk.candidate import Candidate
 from autotopk.device import Device
 from autotopk.errors import BuildError
 from autotopk.problem import Problem
-from autotopk.strategy import Config, HostProgram, Program, Strategy, config_json
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Candidate:
-    """Plain text, so that it travels between processes and into databases."""
-
-    strategy: str
-    config: str
-    """Canonical JSON, see `autotopk.strategy.config_json`."""
-    version: str
-    """`Strategy.version`: other code is another candidate."""
-
-    def program(self, problem: Problem, device: Device) -> Program:
-        """What runs for the problem. Raises UnknownStrategyError or UnsupportedProblemError."""
-        strategy = registry.get(self.strategy)
-        return strategy.program(strategy.parse_config(self.config), problem, device)
-
-    def __str__(self) -> str:
-        return f"{self.strategy} {self.config}"
+from autotopk.strategy import Config, HostProgram, Program, Strategy
 
 
 def candidates(problem: Problem, device: Device, strategies: Collection[str] | None = None) -> list[Candidate]:
-    """Every valid configuration of every able strategy, or of those named, that runs here."""
+    """The shortlist of every able strategy, or of those named, as far as it runs here."""
     return [
-        Candidate(strategy.name, config_json(config), strategy.version)
+        strategy.candidate(config)
         for strategy in _able(problem, device, strategies)
         for config in _runnable(strategy, problem, device)
     ]
 
 
-def defaults(problem: Problem, device: Device, strategies: Collection[str] | None = None) -> list[Candidate]:
+def heuristics(problem: Problem, device: Device, strategies: Collection[str] | None = None) -> list[Candidate]:
     """What each able strategy would run where nothing was measured."""
-    chosen = ((s, s.heuristic(problem, device)) for s in _able(problem, device, strategies))
-    return [Candidate(s.name, config_json(config), s.version) for s, config in chosen if config is not None]
+    chosen = ((one, one.heuristic(problem, device)) for one in _able(problem, device, strategies))
+    return [strategy.candidate(config) for strategy, config in chosen if config is not None]
 
 
-def aside(
+def program_of(candidate: Candidate, problem: Problem, device: Device) -> Program:
+    """What runs for the problem. Raises UnknownStrategyError or UnsupportedProblemError."""
+    strategy = registry.get(candidate.strategy)
+    return strategy.program(strategy.parse_config(candidate.config), problem, device)
+
+
+def unbuildable(
     problems: Iterable[Problem], device: Device, strategies: Collection[str] | None = None
 ) -> dict[str, list[str]]:
     """Strategies that serve one of the problems, but cannot compile their kernels here, and why."""
@@ -54,14 +41,14 @@ def aside(
 
 
 def _runnable(strategy: Strategy, problem: Problem, device: Device) -> Iterator[Config]:
-    """Its space, or where it cannot compile, what of it was compiled before."""
-    kept_alone = bool(strategy.reasons_unbuildable())
+    """The shortlist, or where the strategy cannot compile, what of it is in the cache."""
+    cached_alone = bool(strategy.reasons_unbuildable())
     for config in strategy.shortlist(problem, device):
-        if not kept_alone or _is_kept(strategy.program(config, problem, device), device):
+        if not cached_alone or _is_cached(strategy.program(config, problem, device), device):
             yield config
 
 
-def _is_kept(program: Program, device: Device) -> bool:
+def _is_cached(program: Program, device: Device) -> bool:
     try:
         return isinstance(program, HostProgram) or program.source.cache_path(device.arch).exists()
     except BuildError:

@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from autotopk import registry
+from autotopk.candidate import Candidate
 from autotopk.device import device_of
 from autotopk.errors import AutotopkError
 from autotopk.oracle.inputs import make, names_for
 from autotopk.oracle.reference import problems_with
 from autotopk.problem import Problem
 from autotopk.runtime.launch import bind
-from autotopk.tuning.candidates import Candidate
+from autotopk.tuning.candidates import program_of
 from autotopk.tuning.timing import Sample, Timer, random_inputs, timer_for
 
 GATE_INPUTS = ("all_equal", "narrow", "ties", "ascending", "minus_inf_padding", "infinities", "nan", "few_nan")
@@ -108,7 +109,7 @@ class Evaluator:
 
     def _bind(self, candidate: Candidate, problem: Problem) -> Run:
         device = device_of(self._device)
-        return bind(candidate.program(problem, device), problem, device)
+        return bind(program_of(candidate, problem, device), problem, device)
 
     def _check_adversaries(self, candidate: Candidate, run: Run) -> None:
         problem = self._cut(candidate)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from autotopk.device import Device
 from autotopk.tuning_db.records import Measurement, Status, Winner
 from autotopk.workloads import Workload
 
@@ -36,8 +37,7 @@ class WorkloadResult:
 class TuneStarted:
     """Before the first workload."""
 
-    device: str
-    """`Device.fingerprint`."""
+    device: Device
     baseline: str
     """What torch.topk is here, see `Environment.baseline`."""
     workloads: int

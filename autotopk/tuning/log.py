@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from autotopk.tuning.candidates import Candidate
+from autotopk.candidate import Candidate
 from autotopk.tuning_db.records import Measurement
 from autotopk.tuning_db.winners import Evidence
 
 
 @dataclass
 class Log:
-    """The last measurement of each candidate, on one device and key and under one baseline."""
+    """The last measurement of each candidate's last code, on one device and key and under one baseline."""
 
     latest: dict[Candidate, Measurement] = field(default_factory=dict)
     screened: dict[Candidate, Measurement] = field(default_factory=dict)
@@ -21,18 +21,26 @@ class Log:
     @classmethod
     def of(cls, evidence: Iterable[Evidence], baseline: str) -> "Log":
         """From a database, the oldest first; what was measured beside another torch.topk is left out."""
-        history = cls()
+        log = cls()
         for one in evidence:
             if one.baseline == baseline:
-                history.add(one.measurement)
-        return history
+                log.add(one.measurement)
+        return log
 
     def add(self, measurement: Measurement) -> None:
         """Take in the outcome of a turn."""
-        candidate = candidate_of(measurement)
+        candidate = measurement.candidate
+        before = self.latest.get(candidate)
+        if before is not None and before.identity.code != measurement.identity.code:
+            self.forget(candidate)
         self.latest[candidate] = measurement
         if measurement.status == "ok":
             {"screen": self.screened, "race": self.raced}[measurement.stage][candidate] = measurement
+
+    def forget(self, candidate: Candidate) -> None:
+        """Drop what was measured of a candidate: it compiles to other code now."""
+        for kept in (self.latest, self.screened, self.raced):
+            kept.pop(candidate, None)
 
     def ratios(self) -> dict[Candidate, float | None]:
         """Every candidate that had its turn, with its ratio to torch.topk; None where it failed and is blocked."""
@@ -46,8 +54,3 @@ class Log:
     def decided(self, contenders: Sequence[Candidate], rounds: int) -> bool:
         """Whether all of them ran in races of at least so many rounds."""
         return all(one in self.raced and len(self.raced[one].samples_us) >= rounds for one in contenders)
-
-
-def candidate_of(measurement: Measurement) -> Candidate:
-    """Whose turn it was."""
-    return Candidate(measurement.strategy, measurement.config, measurement.version)

@@ -5,13 +5,12 @@ that is no candidate (spaces are lists of valid points, not boxes) is snapped to
 strategy: rejection would draw for long in a sparse space, and telling a made-up value would teach something false.
 """
 
-import json
 import random
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from autotopk.tuning.candidates import Candidate
+from autotopk.candidate import Candidate
 
 if TYPE_CHECKING:
     from optuna.distributions import CategoricalDistribution
@@ -154,8 +153,8 @@ class Search:
 
 
 def _parameters(candidate: Candidate) -> dict[str, Any]:
-    knobs = json.loads(candidate.config)
-    return {"strategy": candidate.strategy, **{f"{candidate.strategy}.{name}": value for name, value in knobs.items()}}
+    knobs = {f"{candidate.strategy}.{name}": value for name, value in candidate.knobs.items()}
+    return {"strategy": candidate.strategy, **knobs}
 
 
 def _point(parameters: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""One workload's turn: screen its candidates, race the best, name the winner and its worst input."""
+"""One workload: screen its candidates, race the best, name the winner and its worst input."""
 
 import math
 import sys
@@ -9,13 +9,16 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from autotopk.errors import MeasurementError
+from autotopk.candidate import Candidate
+from autotopk.device import Device
+from autotopk.errors import AutotopkError, MeasurementError
+from autotopk.identity import Identity
 from autotopk.key import TuningKey
 from autotopk.problem import Problem
-from autotopk.tuning.candidates import Candidate
+from autotopk.tuning.candidates import program_of
 from autotopk.tuning.compile_pool import Build, CompilePool
 from autotopk.tuning.events import CandidateMeasured, Event, WorkloadOutcome, WorkloadResult, WorkloadStarted
-from autotopk.tuning.log import Log, candidate_of
+from autotopk.tuning.log import Log
 from autotopk.tuning.race import DROP, Race, estimate, survivors
 from autotopk.tuning.search import Search
 from autotopk.tuning.worker import Worker
@@ -56,24 +59,28 @@ EFFORTS = {
 
 @dataclass(frozen=True)
 class Context:
-    """Where contests are held: what all workloads of a run share."""
+    """What all workloads of a run share."""
 
-    device: str
-    """`Device.fingerprint`."""
+    device: Device
     environment: Environment
     effort: Effort
     store: Store
     run: int
     worker: Worker
-    builds: CompilePool
+    pool: CompilePool
     until: float
     """End of the run's budget, on the monotonic clock."""
     tell: Callable[[Event], None]
 
+    @property
+    def baseline(self) -> str:
+        """What torch.topk is here."""
+        return self.environment.baseline
+
 
 @dataclass
 class Session:
-    """One workload in the context."""
+    """One workload in a run."""
 
     context: Context
     index: int
@@ -93,8 +100,9 @@ class Session:
     def __post_init__(self) -> None:
         self._begun = time.monotonic()
         self._busy_before = self.context.worker.busy_s
-        self._evidence = self.context.store.evidence(self.context.device, self.key)
-        self._history = Log.of(self._evidence, self.context.environment.baseline)
+        self._evidence = self.context.store.evidence(self.context.device.fingerprint, self.key)
+        self._log = Log.of(self._evidence, self.context.baseline)
+        self._identities: dict[Candidate, Identity] = {}
 
     @property
     def key(self) -> TuningKey:
@@ -104,22 +112,23 @@ class Session:
     def run(self) -> WorkloadResult:
         """Do what earlier runs left to do."""
         effort = self.context.effort
-        search = Search(self.candidates, known=self._history.ratios(), first=self.first, limit=effort.trials)
+        self._attach()
+        search = Search(self.candidates, known=self._log.ratios(), first=self.first, limit=effort.trials)
         self.context.tell(WorkloadStarted(self.workload, self.index, len(self.candidates), search.left))
         fewest, _ = effort.rounds
-        if not search.left and self._history.decided(self._contenders(), fewest):
+        if not search.left and self._log.decided(self._contenders(), fewest):
             return self.result("known")
         try:
             self._screen(search)
             failed = True
-            while failed and not self._history.decided(contenders := self._contenders(), fewest):
+            while failed and not self._log.decided(contenders := self._contenders(), fewest):
                 failed = self._race(contenders)  # a failure lets slower ones in
         except MeasurementError as error:
             return self.result("failed", str(error))
-        return self.result("tuned" if self._history.raced else "partial")
+        return self.result("tuned" if self._log.raced else "partial")
 
     def result(self, outcome: WorkloadOutcome, error: str | None = None) -> WorkloadResult:
-        """What the contest has come to by now."""
+        """What has come of the workload by now."""
         return WorkloadResult(
             self.workload,
             outcome,
@@ -130,12 +139,40 @@ class Session:
             seconds=time.monotonic() - self._begun,
         )
 
+    def _attach(self) -> None:
+        """Keep earlier measurements of the code that runs today, and of no other.
+
+        A program made from the same files and constants as before is the same; of any other its code is compared,
+        which is compiled first where it is not in the cache.
+        """
+        changed = []
+        for candidate in [one for one in self.candidates if one in self._log.latest]:
+            measured = self._log.latest[candidate].identity
+            if self._source(candidate) == measured.source:
+                self._identities[candidate] = measured
+            else:
+                changed.append(candidate)
+        builds = dict(self.context.pool.ready(self.problem, changed, self.context.until))
+        for candidate in changed:
+            build = builds.get(candidate, Build("timeout"))
+            if build.status == "ok" and build.identity.code == self._log.latest[candidate].identity.code:
+                self._identities[candidate] = build.identity
+            else:
+                self._log.forget(candidate)
+
+    def _source(self, candidate: Candidate) -> str | None:
+        """What the candidate's program is made from today; None where it makes none."""
+        try:
+            return program_of(candidate, self.problem, self.context.device).source_digest(self.context.device.arch)
+        except Exception:  # a strategy may be anyone's code: building it again records what it raises
+            return None
+
     def _screen(self, search: Search) -> None:
         """Check and time candidates a few times each, until all are or time is up."""
-        batch = len(self.candidates) if search.exhaustive else max(8, self.context.builds.processes)
+        batch = len(self.candidates) if search.exhaustive else max(8, self.context.pool.processes)
         while asked := search.ask(batch):
             turns = 0
-            for candidate, build in self.context.builds.ready(self.problem, asked, self.context.until):
+            for candidate, build in self.context.pool.ready(self.problem, asked, self.context.until):
                 measurement = self._screened(candidate, build)
                 self._record([measurement])
                 search.tell(candidate, measurement.ratio)
@@ -146,23 +183,32 @@ class Session:
                 return
 
     def _screened(self, candidate: Candidate, build: Build) -> Measurement:
+        self._identities[candidate] = build.identity
         if build.status != "ok":
-            return self._failure(candidate, "screen", build.status, build.error, build.build_stats)
+            return self._failed(candidate, "screen", build.status, build.error, build.stats)
         reply = self.context.worker.screen(self.problem, candidate, self.context.effort.samples)
         if reply.value is None:
-            return self._failure(candidate, "screen", reply.status, reply.error, build.build_stats)
+            return self._failed(candidate, "screen", reply.status, reply.error, build.stats)
+        if not build.identity.code:  # compiled by the worker
+            self._identities[candidate] = self._identity(candidate)
         seen = reply.value
-        return self._success(
-            candidate, "screen", seen.samples_us, seen.baseline_us, cold=seen.cold, build_stats=build.build_stats
-        )
+        timed = self._timed(candidate, "screen", seen.samples_us, seen.baseline_us)
+        return replace(timed, cold=seen.cold, build_stats=build.stats)
+
+    def _identity(self, candidate: Candidate) -> Identity:
+        """Of a program that ran just now."""
+        try:
+            return program_of(candidate, self.problem, self.context.device).identity(self.context.device.arch)
+        except AutotopkError:
+            return self._identities[candidate]
 
     def _contenders(self) -> list[Candidate]:
         """Who is raced: the best as screened, the incumbent and the fallback."""
         limit = self.context.effort.contenders
-        held = self.incumbent and (self.incumbent.strategy, self.incumbent.config)
+        held = self.incumbent and self.incumbent.candidate
         return survivors(
-            self._history.good(self.candidates),
-            keep=[one for one in self.candidates if (one.strategy, one.config) == held or one == self.fallback],
+            self._log.good(self.candidates),
+            keep=[one for one in self.candidates if one in (held, self.fallback)],
             within=math.inf if limit is None else DROP,
             limit=limit,
         )
@@ -181,59 +227,50 @@ class Session:
                     raise MeasurementError(f"torch.topk: {reply.status}: {reply.error}")
                 else:
                     race.drop(one)
-                    self._record([self._failure(one, "race", reply.status, reply.error)])
+                    self._record([self._failed(one, "race", reply.status, reply.error)])
             race.record(times)
             if race.rounds >= LEAST_ROUNDS and self._late(1.0):
                 break
-        self._record(self._with_worst([self._raced(one, *times) for one, times in race.results().items()]))
+        self._record(self._with_slowdown([self._raced(one, *times) for one, times in race.results().items()]))
         return any(self.statuses.get(one, "ok") != "ok" for one in contenders)
 
     def _raced(self, candidate: Candidate, samples: tuple[float, ...], baseline: tuple[float, ...]) -> Measurement:
-        screening = self._history.screened[candidate]
-        return self._success(
-            candidate, "race", samples, baseline, cold=screening.cold, build_stats=screening.build_stats
-        )
+        screening = self._log.screened[candidate]
+        timed = self._timed(candidate, "race", samples, baseline)
+        return replace(timed, cold=screening.cold, build_stats=screening.build_stats)
 
-    def _with_worst(self, raced: Sequence[Measurement]) -> list[Measurement]:
-        """The winner's worst ratio beside it; a winner that fails on an adversary makes place for the next."""
+    def _with_slowdown(self, raced: Sequence[Measurement]) -> list[Measurement]:
+        """The winner's slow-down beside it; a winner that fails on an adversarial input makes place for the next."""
         measurements = {one.uuid: one for one in raced}
         while (uuid := next(iter(self._winners(measurements.values())), None)) in measurements:
             winner = measurements.pop(uuid)
             try:
-                reply = self.context.worker.adversarial_slowdown(self.problem, candidate_of(winner))
+                reply = self.context.worker.adversarial_slowdown(self.problem, winner.candidate)
             except MeasurementError:
                 return [*measurements.values(), winner]
             if reply.status not in ("wrong", "crashed"):
                 return [*measurements.values(), replace(winner, adversarial_slowdown=reply.value)]
-            self._record([self._failure(candidate_of(winner), "race", reply.status, reply.error)])
+            self._record([self._failed(winner.candidate, "race", reply.status, reply.error)])
         return list(measurements.values())
 
     def _winners(self, fresh: Iterable[Measurement] = ()) -> dict[str, Winner]:
         """The key's winner, if any, by uuid, as the database will derive it with the `fresh` measurements."""
-        evidence = [*self._evidence, *(Evidence(one, self.context.environment.baseline) for one in fresh)]
+        evidence = [*self._evidence, *(Evidence(one, self.context.baseline) for one in fresh)]
         return derive(evidence, [self.incumbent] if self.incumbent else [])
 
-    def _success(
-        self,
-        candidate: Candidate,
-        stage: Stage,
-        samples: tuple[float, ...],
-        baseline: tuple[float, ...],
-        *,
-        cold: bool,
-        build_stats: dict[str, float],
+    def _timed(
+        self, candidate: Candidate, stage: Stage, samples: tuple[float, ...], baseline: tuple[float, ...]
     ) -> Measurement:
         found = estimate(samples, baseline)
         return replace(
-            self._failure(candidate, stage, "ok", None, build_stats),
+            self._measurement(candidate, stage, "ok"),
             samples_us=samples,
             baseline_us=baseline,
             ratio=found.ratio,
             margin=found.margin,
-            cold=cold,
         )
 
-    def _failure(
+    def _failed(
         self,
         candidate: Candidate,
         stage: Stage,
@@ -241,27 +278,27 @@ class Session:
         error: str | None,
         build_stats: dict[str, float] | None = None,
     ) -> Measurement:
+        return replace(self._measurement(candidate, stage, status), error=error, build_stats=build_stats or {})
+
+    def _measurement(self, candidate: Candidate, stage: Stage, status: Status) -> Measurement:
         return Measurement(
             uuid=uuid4().hex,
             device=self.context.device,
             key=self.key,
-            strategy=candidate.strategy,
-            config=candidate.config,
-            version=candidate.version,
+            candidate=candidate,
+            identity=self._identities[candidate],
             stage=stage,
             status=status,
             measured_at=datetime.now(UTC).isoformat(),
-            error=error,
-            build_stats=build_stats or {},
         )
 
     def _record(self, measurements: Sequence[Measurement]) -> None:
         """Finished: from here on nothing loses it."""
         self.context.store.record(self.context.run, measurements)
         for one in measurements:
-            self._evidence.append(Evidence(one, self.context.environment.baseline))
-            self._history.add(one)
-            self.statuses[candidate_of(one)] = one.status
+            self._evidence.append(Evidence(one, self.context.baseline))
+            self._log.add(one)
+            self.statuses[one.candidate] = one.status
             self.context.tell(CandidateMeasured(self.workload, one, len(self.statuses)))
 
     def _late(self, share: float) -> bool:

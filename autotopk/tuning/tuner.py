@@ -1,7 +1,7 @@
 """The tuner: measure every able strategy on every workload, remember it, publish the winners.
 
 For each workload: candidates -> compiled in parallel -> checked, then screened, each stored as soon as it is finished
--> the best raced with torch.topk and the incumbent -> winner -> the winner's worst input. See `contest`.
+-> the best raced with torch.topk and the incumbent -> winner -> the winner's worst input. See `session`.
 """
 
 import importlib
@@ -16,10 +16,12 @@ from typing import Literal
 import torch
 
 from autotopk import settings
-from autotopk.device import Device, device_of
+from autotopk.candidate import Candidate
+from autotopk.device import device_of
 from autotopk.key import NEIGHBOUR_RADIUS
-from autotopk.runtime import api
-from autotopk.tuning.candidates import Candidate, aside, candidates, defaults
+from autotopk.problem import Problem
+from autotopk.runtime.process import default
+from autotopk.tuning.candidates import candidates, heuristics, unbuildable
 from autotopk.tuning.compile_pool import CompilePool
 from autotopk.tuning.environment import environment_of
 from autotopk.tuning.events import Event, Outcome, TuneReport, TuneStarted, WorkloadFinished, WorkloadResult
@@ -78,43 +80,43 @@ def tune(
     store_path, winners_path = store_path or settings.database_path(), winners_path or settings.user_winners_path()
     if budget_s is None and math.isfinite(allowance := EFFORTS[effort].seconds_per_workload * len(workloads)):
         budget_s = allowance
-    stepping_aside = aside((one.problem(model.type) for one in workloads), model, strategies)
-    on_event(TuneStarted(model.fingerprint, environment.baseline, len(workloads), budget_s, stepping_aside))
+    aside = unbuildable((one.problem(model.type) for one in workloads), model, strategies)
+    on_event(TuneStarted(model, environment.baseline, len(workloads), budget_s, aside))
     arguments = {"workloads": [str(one) for one in workloads], "effort": effort, "budget_s": budget_s}
     with (
         Store.open(store_path) as store,
         Worker(place, preload=preload, timeout_s=timeout_s) as worker,
-        closing(CompilePool(model, preload=preload)) as builds,
+        closing(CompilePool(model, preload=preload)) as pool,
     ):
         run = store.begin_run(model, environment, arguments)
         until = begun + (math.inf if budget_s is None else budget_s)
-        context = Context(model.fingerprint, environment, EFFORTS[effort], store, run, worker, builds, until, on_event)
-        tour = TuningRun(context, model, workloads, strategies)
-        outcome = tour.go()
+        context = Context(model, environment, EFFORTS[effort], store, run, worker, pool, until, on_event)
+        tuning = TuningRun(context, workloads, strategies)
+        outcome = tuning.go()
         store.derive_winners(model.fingerprint)
         artifact.publish(store.winners(), winners_path)
         store.end_run(run, outcome)
-    api.reload()
-    return TuneReport(outcome, tuple(tour.results), store_path, winners_path, time.monotonic() - begun)
+    default.reload()
+    return TuneReport(outcome, tuple(tuning.results), store_path, winners_path, time.monotonic() - begun)
 
 
 @dataclass
 class TuningRun:
-    """The workloads of a run, one contest after another, and the compile pool kept ahead of them."""
+    """The workloads of a run, one session after another, and the compile pool kept ahead of them."""
 
     context: Context
-    device: Device
     workloads: Sequence[Workload]
     strategies: Collection[str] | None
     results: list[WorkloadResult] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._winners = {winner.key: winner for winner in self.context.store.winners(self.context.device)}
+        device = self.context.device
+        self._winners = {winner.key: winner for winner in self.context.store.winners(device.fingerprint)}
         self._candidates: dict[Workload, list[Candidate]] = {}
 
     def go(self) -> Outcome:
-        """Hold every contest; those not begun when the budget ends, or on Ctrl-C, are "skipped"."""
-        contest = None
+        """Run every session; those not begun when the budget ends, or on Ctrl-C, are "skipped"."""
+        session = None
         outcome: Outcome = "finished"
         try:
             for index, workload in enumerate(self.workloads):
@@ -122,30 +124,33 @@ class TuningRun:
                     outcome = "budget"
                     break
                 self._compile_ahead(index)
-                contest = self._contest(index, workload)
-                self._finish(index, contest.run())
-                contest = None
+                session = self._session(index, workload)
+                self._finish(index, session.run())
+                session = None
         except KeyboardInterrupt:
             outcome = "interrupted"
-            if contest is not None and len(self.results) == contest.index:
-                self.results.append(contest.result("partial"))
+            if session is not None and len(self.results) == session.index:
+                self.results.append(session.result("partial"))
         self.results += [WorkloadResult(workload, "skipped") for workload in self.workloads[len(self.results) :]]
         return outcome
 
-    def _contest(self, index: int, workload: Workload) -> Session:
+    def _session(self, index: int, workload: Workload) -> Session:
         found = self._candidates.pop(workload)
-        rules = defaults(workload.problem(self.device.type), self.device, self.strategies)
+        rules = heuristics(self._problem(workload), self.context.device, self.strategies)
         return Session(
             context=self.context,
             index=index,
             workload=workload,
-            problem=workload.problem(self.device.type),
+            problem=self._problem(workload),
             candidates=found,
             first=self._promising(workload, found) + rules,
             fallback=next((one for one in rules if one.strategy == "torch_fallback"), None),
             incumbent=self._winners.get(workload.key),
             share_s=(self.context.until - time.monotonic()) / (len(self.workloads) - index),
         )
+
+    def _problem(self, workload: Workload) -> Problem:
+        return workload.problem(self.context.device.type)
 
     def _finish(self, index: int, result: WorkloadResult) -> None:
         self.results.append(result)
@@ -157,21 +162,19 @@ class TuningRun:
         """Start the kernels of this workload, then of the next ones, as far as their candidates are all measured."""
         for workload in self.workloads[index : index + 1 + LOOK_AHEAD]:
             if workload not in self._candidates:
-                problem = workload.problem(self.device.type)
-                found = candidates(problem, self.device, self.strategies)
+                problem = self._problem(workload)
+                found = candidates(problem, self.context.device, self.strategies)
                 self._candidates[workload] = found
                 if len(found) < ENUMERATE:
-                    evidence = self.context.store.evidence(self.context.device, workload.key)
-                    known = Log.of(evidence, self.context.environment.baseline).latest
-                    self.context.builds.submit(problem, [one for one in found if one not in known])
+                    evidence = self.context.store.evidence(self.context.device.fingerprint, workload.key)
+                    known = Log.of(evidence, self.context.baseline).latest
+                    self.context.pool.submit(problem, [one for one in found if one not in known])
 
     def _promising(self, workload: Workload, found: Sequence[Candidate]) -> list[Candidate]:
         """The incumbent, and the winners of neighbours from the nearest on."""
-        by_name = {(one.strategy, one.config): one for one in found}
         distances = {key: key.distance(workload.key) for key in self._winners}
         near = sorted((key for key in distances if distances[key] <= NEIGHBOUR_RADIUS), key=distances.__getitem__)
-        held = [(self._winners[key].strategy, self._winners[key].config) for key in near]
-        return [by_name[name] for name in held if name in by_name]
+        return [self._winners[key].candidate for key in near if self._winners[key].candidate in found]
 
     def _eta_s(self) -> float | None:
         """Seconds left at the pace of the workloads that were measured, within the budget."""

@@ -16,9 +16,9 @@ from typing import Any, Generic, Self, TypeVar
 
 import torch
 
+from autotopk.candidate import Candidate
 from autotopk.errors import BuildError, MeasurementError, UnknownStrategyError, UnsupportedProblemError
 from autotopk.problem import Problem
-from autotopk.tuning.candidates import Candidate
 from autotopk.tuning.evaluate import Evaluator, Screening, WrongAnswerError
 from autotopk.tuning.timing import first_line
 from autotopk.tuning_db.records import Status

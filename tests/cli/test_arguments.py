@@ -1,33 +1,26 @@
 """From what is typed to devices and workloads."""
 
+from dataclasses import replace
+
 import pytest
 
 from autotopk.cli import arguments
 from autotopk.cli.arguments import SelectionError
-from autotopk.device import H100, Device, cpu_device
+from autotopk.device import H100, cpu_device
 from autotopk.workloads import grid, tagged
 
-BLACKWELL = Device("cuda", "NVIDIA RTX PRO 6000 | Server", (12, 0), 188, 0, 96, 99 << 10)
-KNOWN = [H100.fingerprint, H100.fingerprint.replace("80GB HBM3", "PCIe")]
-
-
-@pytest.mark.parametrize("device", [H100, BLACKWELL, cpu_device(), Device("cpu", "a|b", processors=1)], ids=str)
-def test_fingerprints_are_read_back(device: Device) -> None:
-    assert arguments.parse_fingerprint(device.fingerprint) == device
-
-
-@pytest.mark.parametrize("text", ["", "H100", "cpu|x|4", "cuda|x|sm_90|132 SMs|79"])
-def test_other_texts_are_no_fingerprints(text: str) -> None:
-    with pytest.raises(SelectionError, match="no device fingerprint"):
-        arguments.parse_fingerprint(text)
+PCIE = replace(H100, name="NVIDIA H100 PCIe")
 
 
 def test_part_of_a_name_must_fit_one_device() -> None:
-    assert arguments.fingerprint("hbm3", KNOWN) == H100.fingerprint
-    assert arguments.fingerprint(KNOWN[1], KNOWN) == KNOWN[1]
-    assert arguments.fingerprint("cpu", KNOWN) == cpu_device().fingerprint
+    known = [H100, PCIE, H100]
+    assert arguments.device_named("hbm3", known) == H100
+    assert arguments.device_named(PCIE.fingerprint, known) == PCIE
+    assert arguments.device_named("cpu", known) == cpu_device()
     with pytest.raises(SelectionError, match="more than one"):
-        arguments.fingerprint("H100", KNOWN)
+        arguments.device_named("H100", known)
+    with pytest.raises(SelectionError, match=r"'B200' is not cpu, cuda, .*; known: .*HBM3.*; .*PCIe"):
+        arguments.device_named("B200", known)
 
 
 def test_lists_make_a_grid_and_tags_come_first() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from autotopk import settings
+from autotopk.candidate import Candidate
 from autotopk.device import cpu_device
 from autotopk.tuning_db import artifact
 from tests.cli.conftest import Cli
@@ -35,13 +36,14 @@ def test_counts_winners_and_measurements(cli: Cli, tuned_cache: Path) -> None:
 
 
 def test_stale_winners(cli: Cli) -> None:
-    here = winner(device=cpu_device().fingerprint, strategy="torch_fallback", config='{"chunk":0,"method":"sort"}')
+    sort = Candidate("torch_fallback", '{"chunk":0,"method":"sort"}')
+    here = winner(device=cpu_device(), candidate=sort)
     artifact.publish([here], settings.user_winners_path())
-    assert "1 stale (torch_fallback has changed since)" in cli("doctor").stdout
+    assert "1 stale (torch_fallback compiles to other code since)" in cli("doctor").stdout
 
 
 def test_winners_of_an_unknown_strategy(cli: Cli) -> None:
-    artifact.publish([winner(device=cpu_device().fingerprint, strategy="gone")], settings.user_winners_path())
+    artifact.publish([winner(device=cpu_device(), candidate=Candidate("gone", "{}"))], settings.user_winners_path())
     assert "1 not served (gone, or its configuration, is unknown here)" in cli("doctor").stdout
 
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from autotopk.candidate import Candidate
 from autotopk.device import H100
 from autotopk.settings import user_winners_path
 from autotopk.tuning_db import artifact
@@ -22,9 +23,9 @@ def test_follows_what_was_tuned(cli: Cli, tuned_cache: Path) -> None:
     (expected,) = [w for w in json.loads(cli("show", "--json").stdout) if w["key"]["sorted"]]
     told = json.loads(cli("explain", *SMALL, "--device", "cpu", "--json").stdout)
     assert told["step"] == "exact"
-    assert told["config"] == json.loads(expected["config"])
+    assert told["config"] == json.loads(expected["candidate"]["config"])
     assert told["ratio"] == expected["ratio"]
-    assert not told["stale"]
+    assert told["current"]
 
 
 def test_flags_reach_the_problem(cli: Cli) -> None:
@@ -34,11 +35,10 @@ def test_flags_reach_the_problem(cli: Cli) -> None:
 
 
 def test_device_of_another_machine_by_part_of_its_name(cli: Cli) -> None:
-    artifact.publish(
-        [winner(strategy="torch_fallback", config='{"chunk":512,"method":"chunked"}')], user_winners_path()
-    )
+    chunked = Candidate("torch_fallback", '{"chunk":512,"method":"chunked"}')
+    artifact.publish([winner(candidate=chunked)], user_winners_path())
     arguments = ("explain", "--rows", "64", "--cols", "1024", "-k", "8", "--device", "h100")
     told = json.loads(cli(*arguments, "--json").stdout)
-    assert told["device"] == H100.fingerprint
-    assert (told["step"], told["config"]["method"], told["stale"]) == ("exact", "chunked", True)
+    assert told["device"]["fingerprint"] == H100.fingerprint
+    assert (told["step"], told["config"]["method"], told["current"]) == ("exact", "chunked", False)
     assert "stale" in cli(*arguments).stdout

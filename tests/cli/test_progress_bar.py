@@ -1,12 +1,14 @@
 """What is shown while a tuner works, with and without a terminal."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from autotopk.cli.progress_bar import Display
 from autotopk.cli.tables import times_faster
+from autotopk.device import H100
 from autotopk.tuning.events import (
     CandidateMeasured,
     Event,
@@ -18,11 +20,12 @@ from autotopk.tuning.events import (
 from autotopk.workloads import Workload
 from tests.tuning_db.examples import measurement, winner
 
+GPU = replace(H100, name="a GPU")
 WORKLOAD = Workload(64, 1024, 8)
 TUNED = WorkloadResult(WORKLOAD, "tuned", 4, {"ok": 3, "wrong": 1}, winner(), seconds=2.0)
 FAILED = WorkloadResult(WORKLOAD, "failed", error="no [luck]")
 EVENTS: list[Event] = [
-    TuneStarted("a GPU", "aten", 2, 90.0, {"block_radix": ["no nvcc: install autotopk[nvcc]", "no g++"]}),
+    TuneStarted(GPU, "aten", 2, 90.0, {"block_radix": ["no nvcc: install autotopk[nvcc]", "no g++"]}),
     WorkloadStarted(WORKLOAD, 0, 4, 4),
     CandidateMeasured(WORKLOAD, measurement(), 1),
     WorkloadFinished(TUNED, 0, 61.0),
@@ -43,7 +46,7 @@ def shown(*, terminal: bool) -> str:
 
 def test_lines_without_a_terminal() -> None:
     assert shown(terminal=False).splitlines() == [
-        "tuning 2 workloads on a GPU, within 90 s",
+        f"tuning 2 workloads on {GPU.fingerprint}, within 90 s",
         "block_radix steps aside, but for kernels compiled before: no nvcc: install autotopk[nvcc]; no g++",
         (
             "[1/2] 64x1024 k=8 float32 sorted: tuned, masked_argmax block=1024 warps=4 2.5 us, 4.00x faster, "

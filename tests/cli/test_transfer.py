@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from autotopk.candidate import Candidate
 from autotopk.device import H100
 from autotopk.settings import user_winners_path
 from autotopk.tuning_db import artifact
@@ -23,7 +24,7 @@ def other(tmp_path: Path) -> Path:
         store.record(
             store.begin_run(H100, ATEN, {}), [measurement(), measurement("slow", 2.0), measurement("bad", None)]
         )
-        store.record(store.begin_run(CPU, ATEN, {}), [measurement(device=CPU.fingerprint)])
+        store.record(store.begin_run(CPU, ATEN, {}), [measurement(device=CPU)])
         store.derive_winners()
     return path
 
@@ -38,7 +39,11 @@ def test_show_lists_winners(cli: Cli, other: Path) -> None:
 
 def test_show_all_lists_statuses(cli: Cli, other: Path) -> None:
     found = json.loads(cli("show", "--db", other, "--all", "--device", "H100", "--json").stdout)
-    assert {(one["strategy"], one["status"]) for one in found} == {("quick", "ok"), ("slow", "ok"), ("bad", "wrong")}
+    assert {(one["candidate"]["strategy"], one["status"]) for one in found} == {
+        ("quick", "ok"),
+        ("slow", "ok"),
+        ("bad", "wrong"),
+    }
     assert "wrong" in cli("show", "--db", other, "--all").stdout
 
 
@@ -58,7 +63,8 @@ def test_exported_winners_are_followed_elsewhere(cli: Cli, tuned_cache: Path, tm
     digest = hashlib.sha256(exported.read_bytes()).hexdigest()
     assert f"{digest}  winners.sqlite\n" in (tmp_path / "winners.sqlite.sha256").read_text()
 
-    planted = [replace(one, config='{"chunk":0,"method":"sort"}') for one in artifact.read(exported)]
+    sort = Candidate("torch_fallback", '{"chunk":0,"method":"sort"}')
+    planted = [replace(one, candidate=sort) for one in artifact.read(exported)]
     artifact.publish(planted, exported)
     explain = ("explain", *SMALL, "--device", "cpu", "--json")
     deployed = process(*explain, cache=tmp_path / "empty", AUTOTOPK_DB=str(exported))
@@ -75,7 +81,7 @@ def test_export_of_what_is_served(cli: Cli, tmp_path: Path) -> None:
 
 def test_export_of_one_device(cli: Cli, other: Path, tmp_path: Path) -> None:
     cli("export", tmp_path / "copy.sqlite", "--db", other, "--device", "H100")
-    assert {one.device for one in artifact.read(tmp_path / "copy.sqlite")} == {H100.fingerprint}
+    assert {one.device for one in artifact.read(tmp_path / "copy.sqlite")} == {H100}
 
 
 def test_export_of_nothing(cli: Cli, tmp_path: Path) -> None:
@@ -88,7 +94,7 @@ def test_import_adds_measurements_and_publishes(cli: Cli, tuned_cache: Path, oth
     assert "4 new measurements" in cli("import", other).stdout
     published = artifact.read(user_winners_path())
     assert set(before) < set(published)
-    assert {H100.fingerprint, CPU.fingerprint} <= {one.device for one in published}
+    assert {H100, CPU} <= {one.device for one in published}
     assert "0 new measurements" in cli("import", other).stdout
     assert artifact.read(user_winners_path()) == published
 

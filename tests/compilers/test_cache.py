@@ -36,7 +36,7 @@ class CountingSource(KernelSource):
     log: Path
     code: str = "a"
 
-    def identity(self) -> str:
+    def cache_key(self) -> str:
         return self.code
 
     def compile(self, arch: int) -> Kernel:

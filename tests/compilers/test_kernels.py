@@ -179,7 +179,7 @@ def test_runtime_numbers_do_not_recompile() -> None:
             problem = Problem.contiguous(rows, 256, k)
             program = strategy.program(strategy.config_type(rows_per_program=1, warps=1), problem, H100)
             assert isinstance(program, KernelProgram)
-            identities.add(program.source.identity())
+            identities.add(program.source.cache_key())
     assert len(identities) == 1
 
 
@@ -191,7 +191,7 @@ def test_lengths_that_need_as_many_loads_share_a_kernel_of_lane_merge() -> None:
             problem = Problem.contiguous(rows, cols, 5)
             program = strategy.program(strategy.config_type(lanes=32, warps=1, depth=8, tree=False), problem, H100)
             assert isinstance(program, KernelProgram)
-            identities.add(program.source.identity())
+            identities.add(program.source.cache_key())
     assert len(identities) == 1
 
 

@@ -2,10 +2,8 @@
 
 import json
 import pickle
-import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from itertools import product
@@ -20,8 +18,8 @@ from autotopk.files import write_atomically
 from autotopk.problem import DTYPE_BYTES, Problem
 from autotopk.runtime import dispatch
 from autotopk.strategies._radix import program
-from autotopk.strategy import HostProgram, KernelProgram, Strategy, code_version, config_json
-from autotopk.tuning.candidates import aside, candidates
+from autotopk.strategy import HostProgram, KernelProgram, Strategy
+from autotopk.tuning.candidates import candidates, unbuildable
 
 OLD_GPU = Device("cuda", "NVIDIA Tesla T4", (7, 5), 40, 4 << 20, 15, 64 << 10)
 SMALL_GPU = Device("cuda", "NVIDIA GeForce RTX 4090", (8, 9), 128, 72 << 20, 24, 99 << 10)
@@ -69,39 +67,18 @@ def test_torch_fallback_serves_everything() -> None:
     assert len(list(able(registry.get("torch_fallback")))) == everything
 
 
-def test_reasons_are_sentences(strategy: Strategy) -> None:
-    for device, (rows, cols, k) in product(DEVICES, SHAPES):
-        reasons = strategy.reasons_unsupported(Problem.contiguous(rows, cols, k, device_type=device.type), device)
-        assert all(isinstance(reason, str) and reason for reason in reasons)
+def test_reasons_name_the_value_that_is_the_trouble(strategy: Strategy) -> None:
+    """Each holds something of what was asked or of where: k=300 is above 128."""
+    for device, (rows, cols, k), dtype in product(DEVICES, SHAPES, ("float32", "int64")):
+        problem = Problem.contiguous(rows, cols, k, dtype, device.type)
+        named = (f"k={k}", str(cols), str(rows), dtype, device.name)
+        for reason in strategy.reasons_unsupported(problem, device):
+            assert any(value in reason for value in named), (problem, reason)
 
 
-def test_name_and_version(strategy: Strategy) -> None:
+def test_name(strategy: Strategy) -> None:
     assert strategy.name.isidentifier()
     assert registry.get(strategy.name) is strategy
-    assert re.fullmatch("[0-9a-f]{12}", strategy.version)
-
-
-SOURCE = '''
-class C:
-    """{docstring}"""
-
-    def f(self, x: int = {default}) -> str:  # {comment}
-        return f"{{x!r}} {{self}}"
-'''
-
-
-def test_code_version_tells_code_from_prose(tmp_path: Path) -> None:
-    """The digits are the same under every Python: winners are tuned under one and served under another."""
-
-    def version(**parts: object) -> str:
-        folder = Path(tempfile.mkdtemp(dir=tmp_path))
-        (folder / "strategy.py").write_text(SOURCE.format(**parts))
-        return code_version(folder)
-
-    before = version(docstring="One.", default=1, comment="one")
-    assert before == "e5fa2734e6a9"
-    assert version(docstring="Two.", default=1, comment="two") == before
-    assert version(docstring="One.", default=2, comment="one") != before
 
 
 def test_config_is_a_frozen_record_of_plain_values(strategy: Strategy) -> None:
@@ -131,12 +108,12 @@ def test_default_is_valid(strategy: Strategy) -> None:
 def test_configs_survive_their_text(strategy: Strategy) -> None:
     for problem, device in able(strategy):
         for config in strategy.shortlist(problem, device):
-            assert strategy.parse_config(config_json(config)) == config
+            assert strategy.parse_config(strategy.candidate(config).config) == config
 
 
 def test_foreign_configs_are_refused(strategy: Strategy) -> None:
     problem, device = next(able(strategy))
-    good = json.loads(config_json(strategy.shortlist(problem, device)[0]))
+    good = strategy.candidate(strategy.shortlist(problem, device)[0]).knobs
     missing = dict(list(good.items())[1:])
     wrong: tuple[object, ...] = ({**good, "color": 1}, missing, [], None, 3)
     for bad in wrong:
@@ -151,8 +128,7 @@ def test_programs_fit_a_launch(strategy: Strategy) -> None:
         for config in strategy.shortlist(problem, device):
             found = strategy.program(config, problem, device)
             if isinstance(found, HostProgram):
-                assert callable(found.run)
-                continue
+                continue  # run in test_cpu
             assert isinstance(found, KernelProgram)
             x, y, z = found.grid
             assert 1 <= x < 1 << 31
@@ -171,7 +147,7 @@ def test_sources_travel_and_are_told_apart(strategy: Strategy) -> None:
             assert pickle.loads(pickle.dumps(source)) == source
             assert hash(source) == hash(pickle.loads(pickle.dumps(source)))
         if problem.cols == 1000:  # identities hash files: one problem is enough
-            assert len({source.identity() for source in sources}) == len(set(sources))
+            assert len({source.cache_key() for source in sources}) == len(set(sources))
 
 
 FAMILIES = [
@@ -208,12 +184,12 @@ def test_without_a_compiler_only_kept_kernels_are_served_and_tuned(
     assert not strategy.reasons_unsupported(problem, H100)
     assert strategy.heuristic(problem, H100) is None
     assert candidates(problem, H100, [name]) == []
-    assert aside([problem], H100, [name, "torch_fallback"]) == {name: ["no compiler"]}
-    assert aside([problem], cpu_device(), [name]) == {}
+    assert unbuildable([problem], H100, [name, "torch_fallback"]) == {name: ["no compiler"]}
+    assert unbuildable([problem], cpu_device(), [name]) == {}
     usual = strategy.usual(problem, H100)
     write_atomically(program.source(usual, problem).cache_path(H100.arch), b"kept")
     assert strategy.heuristic(problem, H100) == usual
-    assert [one.config for one in candidates(problem, H100, [name])] == [config_json(usual)]
+    assert candidates(problem, H100, [name]) == [strategy.candidate(usual)]
 
 
 def test_winners_serve_neighbours() -> None:
@@ -242,8 +218,8 @@ if not strategy.reasons_unsupported(problem, H100):
     for config in strategy.shortlist(problem, H100):
         program = strategy.program(config, problem, H100)
         if isinstance(program, KernelProgram):
-            program.source.identity()
-strategy.heuristic(problem, H100), strategy.version
+            program.source.cache_key()
+strategy.heuristic(problem, H100)
 print([name for name in ("triton", "tilelang", "tvm", "sqlalchemy", "optuna") if name in sys.modules])
 """
 

@@ -177,7 +177,7 @@ class Emulated:
 
     def _emulator(self, source: TileLangSource) -> Emulator:
         if source not in self._loaded:
-            path = self.folder / hashlib.sha256(source.identity().encode()).hexdigest()[:24]
+            path = self.folder / hashlib.sha256(source.cache_key().encode()).hexdigest()[:24]
             with path.with_suffix(".lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if not path.exists():

@@ -9,10 +9,11 @@ import torch
 
 import autotopk
 from autotopk import registry
+from autotopk.candidate import Candidate
 from autotopk.device import H100, cpu_device
+from autotopk.identity import NOTHING, Identity
 from autotopk.key import TuningKey
 from autotopk.problem import Problem
-from autotopk.strategy import config_json
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Winner
 from tests.runtime.conftest import Planted
@@ -39,7 +40,7 @@ def test_planted_winner_is_followed(tmp_path: Path) -> None:
     artifact.publish([winner(64, 4096, 128, SORT)], path)
     said = python(FOLLOW, environment(tmp_path / "empty", AUTOTOPK_DB=str(path)))
     assert said.splitlines() == [
-        "exact torch_fallback {'method': 'sort', 'chunk': 0}",
+        "exact torch_fallback {'chunk': 0, 'method': 'sort'}",
         "True True",
         "1 0",
     ]
@@ -53,7 +54,7 @@ def user_winners(cache_dir: Path) -> Path:
 def step(rows: int, cols: int, k: int, *, order: bool = True, dtype: torch.dtype = torch.float32) -> tuple[str, str]:
     """The step that answers, and the configuration."""
     choice = autotopk.explain(torch.zeros(rows, cols, dtype=dtype), k, sorted=order).choice
-    return choice.step, config_json(choice.config)
+    return choice.step, choice.candidate.config
 
 
 TORCH = ("torch", '{"chunk":0,"method":"topk"}')
@@ -72,7 +73,7 @@ def test_every_step(user_winners: Path, planted: Planted) -> None:
     registry.register(planted)
     autotopk.reload()
     assert step(64, 4096, 128) == ("exact", CHUNKED)
-    assert step(64, 4096 * 64, 128) == ("default", '{"knob":0}')
+    assert step(64, 4096 * 64, 128) == ("heuristic", '{"knob":0}')
 
 
 @unwarned
@@ -102,7 +103,7 @@ def test_configuration_that_does_not_fit_is_passed_over(user_winners: Path) -> N
     """Chunks of 512 of a winner for 4096 columns are none of a row of 600."""
     artifact.publish([winner(64, 1024, 128, CHUNKED), winner(64, 300, 128, SORT)], user_winners)
     choice = autotopk.explain(torch.zeros(64, 600), 128).choice
-    assert config_json(choice.config) == SORT
+    assert choice.candidate.config == SORT
     assert any("512" in reason and "does not fit" in reason for reason in choice.rejected)
 
 
@@ -119,8 +120,8 @@ def test_layers(tmp_path: Path, user_winners: Path, monkeypatch: pytest.MonkeyPa
 
 def test_winners_of_other_devices_are_not_followed(user_winners: Path) -> None:
     others = [
-        winner(64, 4096, 128, SORT, device=H100.fingerprint),
-        winner(64, 4096, 128, SORT, device=cpu_device().fingerprint + "x"),
+        winner(64, 4096, 128, SORT, device=H100),
+        winner(64, 4096, 128, SORT, device=replace(cpu_device(), processors=4096)),
     ]
     artifact.publish(others, user_winners)
     with pytest.warns(autotopk.AutotopkWarning, match="nothing like"):
@@ -128,10 +129,10 @@ def test_winners_of_other_devices_are_not_followed(user_winners: Path) -> None:
 
 
 def test_stale_winner_is_served_and_said(user_winners: Path) -> None:
-    artifact.publish([winner(64, 4096, 128, CHUNKED, version="0123456789ab")], user_winners)
+    artifact.publish([winner(64, 4096, 128, CHUNKED, identity=Identity("", "version 0123456789ab"))], user_winners)
     explanation = autotopk.explain(torch.zeros(64, 4096), 128)
     assert explanation.choice.step == "exact"
-    assert explanation.choice.stale
+    assert explanation.current is False
     assert "stale" in str(explanation)
     check(torch.randn(64, 4096), 128)
 
@@ -151,7 +152,8 @@ def test_stale_winner_is_served_and_said(user_winners: Path) -> None:
 def test_useless_winner_is_passed_over(user_winners: Path, useless: dict[str, str]) -> None:
     good = winner(64, 4096, 128, CHUNKED)
     try:
-        artifact.publish([replace(good, **useless), replace(good, key=replace(good.key, k=64))], user_winners)  # type: ignore[arg-type]
+        bad = replace(good, candidate=replace(good.candidate, **useless))
+        artifact.publish([bad, replace(good, key=replace(good.key, k=64))], user_winners)
     except autotopk.AutotopkError:
         return  # refused even earlier
     assert step(64, 4096, 128) == ("neighbour", CHUNKED)
@@ -164,11 +166,10 @@ def test_rows_of_an_h100_are_explained_without_one(user_winners: Path) -> None:
     artifact.publish(
         [
             Winner(
-                H100.fingerprint,
+                H100,
                 TuningKey.of(problem),
-                "masked_argmax",
-                config,
-                "0",
+                Candidate("masked_argmax", config),
+                NOTHING,
                 2.0,
                 8.0,
                 0.25,
@@ -179,7 +180,7 @@ def test_rows_of_an_h100_are_explained_without_one(user_winners: Path) -> None:
         user_winners,
     )
     explanation = autotopk.explain_problem(problem, H100)
-    assert (explanation.choice.step, config_json(explanation.choice.config)) == ("exact", config)
+    assert (explanation.choice.step, explanation.choice.candidate.config) == ("exact", config)
     assert explanation.to_dict()["ratio"] == 0.25
 
 

@@ -38,7 +38,7 @@ class BrokenSource(KernelSource):
 
     error: str = ""
 
-    def identity(self) -> str:
+    def cache_key(self) -> str:
         return f"broken {self.error}"
 
     def compile(self, arch: int) -> Kernel:
@@ -56,7 +56,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
-@pytest.mark.parametrize("how", ["default", "forced"])
+@pytest.mark.parametrize("how", ["heuristic", "forced"])
 def test_failing_strategy(kind: str, how: str, planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     """One warning, torch's answer, and no second try."""
     tries = []
@@ -75,7 +75,7 @@ def test_failing_strategy(kind: str, how: str, planted: Planted, monkeypatch: py
     assert autotopk.explain(X, 128).choice.step == "torch"
 
 
-@pytest.mark.parametrize("question", ["reasons_unsupported", "default", "program"])
+@pytest.mark.parametrize("question", ["reasons_unsupported", "heuristic", "program"])
 def test_strategy_that_raises_when_asked(question: str, planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planted, question, raising(ZeroDivisionError("of a third party")))
     [message] = told(lambda: check(X, 128))

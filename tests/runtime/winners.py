@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from autotopk import registry
+from autotopk.candidate import Candidate
 from autotopk.device import cpu_device
+from autotopk.identity import Identity
 from autotopk.key import TuningKey
 from autotopk.problem import Problem
 from autotopk.tuning_db.records import Winner
@@ -18,12 +20,12 @@ CHUNKED = '{"chunk":512,"method":"chunked"}'
 
 def winner(rows: int, cols: int, k: int, config: str = SORT, **changes: Any) -> Winner:
     """torch_fallback with that configuration, measured twice as fast as torch.topk on this CPU."""
+    problem = Problem.contiguous(rows, cols, k, device_type="cpu")
     fields: dict[str, Any] = {
-        "device": cpu_device().fingerprint,
-        "key": TuningKey.of(Problem.contiguous(rows, cols, k, device_type="cpu")),
-        "strategy": "torch_fallback",
-        "config": config,
-        "version": registry.get("torch_fallback").version,
+        "device": cpu_device(),
+        "key": TuningKey.of(problem),
+        "candidate": Candidate("torch_fallback", config),
+        "identity": identity_of(config, problem),
         "time_us": 5.0,
         "baseline_us": 10.0,
         "ratio": 0.5,
@@ -31,6 +33,12 @@ def winner(rows: int, cols: int, k: int, config: str = SORT, **changes: Any) -> 
         "measured_at": "2026-01-01T00:00:00+00:00",
     }
     return Winner(**(fields | changes))
+
+
+def identity_of(config: str, problem: Problem) -> Identity:
+    """Of the program that torch_fallback makes of the configuration."""
+    strategy = registry.get("torch_fallback")
+    return strategy.program(strategy.parse_config(config), problem, cpu_device()).identity(cpu_device().arch)
 
 
 def environment(cache: Path, **variables: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A contest without processes: a worker that answers from made-up times."""
+"""A session without processes: a worker that answers from made-up times."""
 
 import random
 import time
@@ -8,11 +8,13 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 import torch
 
+from autotopk.candidate import Candidate
 from autotopk.device import cpu_device
 from autotopk.problem import Problem
-from autotopk.tuning.candidates import Candidate, candidates
+from autotopk.tuning.candidates import candidates
 from autotopk.tuning.compile_pool import CompilePool
 from autotopk.tuning.environment import environment_of
 from autotopk.tuning.evaluate import Screening
@@ -74,7 +76,7 @@ class ReplayWorker(Worker):
         return Reply(status, value) if status == "ok" else Reply(status, error="planted")
 
 
-def hold(
+def run_session(
     store: Store,
     worker: Worker,
     *,
@@ -82,34 +84,36 @@ def hold(
     incumbent: Winner | None = None,
     first: Sequence[Candidate] = (),
     share_s: float = 1e9,
-    version: str | None = None,
+    code: str | None = None,
     baseline: str = "aten",
     tell: Callable[[Event], None] = lambda event: None,
 ) -> WorkloadResult:
-    """One contest over `WORKLOAD` between the configurations of torch_fallback."""
+    """One session over `WORKLOAD` between the configurations of torch_fallback, whose operators have that code."""
     environment = replace(environment_of(DEVICE), baseline=baseline)
     problem = WORKLOAD.problem("cpu")
     space = candidates(problem, DEVICE, ["torch_fallback"])
-    with closing(CompilePool(DEVICE)) as builds:
+    with closing(CompilePool(DEVICE)) as pool, pytest.MonkeyPatch.context() as patch:
+        if code is not None:
+            patch.setattr("autotopk.strategy.python_digest", lambda file: code)
         context = Context(
-            device=DEVICE.fingerprint,
+            device=DEVICE,
             environment=environment,
             effort=EFFORTS[effort],
             store=store,
             run=store.begin_run(DEVICE, environment, {}),
             worker=worker,
-            builds=builds,
+            pool=pool,
             until=time.monotonic() + 60,
             tell=tell,
         )
-        contest = Session(
+        session = Session(
             context=context,
             index=0,
             workload=WORKLOAD,
             problem=problem,
-            candidates=space if version is None else [replace(one, version=version) for one in space],
+            candidates=space,
             first=first,
             incumbent=incumbent,
             share_s=share_s,
         )
-        return contest.run()
+        return session.run()

@@ -7,14 +7,14 @@ from math import log2
 
 import pytest
 
-from autotopk.tuning.candidates import Candidate
+from autotopk.candidate import Candidate, Knob, knobs_json
 from autotopk.tuning.search import ENUMERATE, Search
 
 Cost = Callable[[Candidate], float]
 
 
-def candidate(strategy: str, **knobs: object) -> Candidate:
-    return Candidate(strategy, json.dumps(knobs, sort_keys=True, separators=(",", ":")), "1")
+def candidate(strategy: str, **knobs: Knob) -> Candidate:
+    return Candidate(strategy, knobs_json(knobs))
 
 
 SMALL = [

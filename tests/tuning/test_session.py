@@ -4,19 +4,38 @@ from dataclasses import replace
 
 import pytest
 
+from autotopk.candidate import Candidate
 from autotopk.device import cpu_device
+from autotopk.identity import NOTHING, Identity
+from autotopk.key import TuningKey
 from autotopk.tuning.events import CandidateMeasured, Event, WorkloadStarted
 from autotopk.tuning_db.records import Measurement, Winner
 from autotopk.tuning_db.store import Store
-from tests.tuning.replay import WORKLOAD, ReplayWorker, config, hold
+from autotopk.tuning_db.winners import Evidence
+from tests.tuning.replay import WORKLOAD, ReplayWorker, config, run_session
 
 FAST, FASTER = config("chunked", 2048), config("chunked", 8192)
 CANDIDATES = 8
 
 
+class Recorded(Store):
+    """A database that says of every measurement that it was made from other files, and of that code if any."""
+
+    def __init__(self, store: Store, code: str | None = None) -> None:
+        super().__init__(store.path, store._engine)
+        self._code = code
+
+    def evidence(self, device: str, key: TuningKey) -> list[Evidence]:
+        found = super().evidence(device, key)
+        return [one._replace(measurement=self._changed(one.measurement)) for one in found]
+
+    def _changed(self, one: Measurement) -> Measurement:
+        return replace(one, identity=Identity("before", one.identity.code if self._code is None else self._code))
+
+
 def measured(store: Store, stage: str | None = None) -> dict[str, Measurement]:
     """The last measurement of every configuration."""
-    return {one.config: one for one in store.measurements() if stage in (None, one.stage)}
+    return {one.candidate.config: one for one in store.measurements() if stage in (None, one.stage)}
 
 
 def winner_of(store: Store) -> Winner:
@@ -26,14 +45,17 @@ def winner_of(store: Store) -> Winner:
 
 def test_every_candidate_is_screened_and_the_best_are_raced(store: Store) -> None:
     worker = ReplayWorker(times={FASTER: 40, FAST: 60, config("sort"): 900})
-    result = hold(store, worker)
+    result = run_session(store, worker)
     assert result.outcome == "tuned"
     assert result.candidates == CANDIDATES
     assert result.measured == {"ok": CANDIDATES}
     assert len(measured(store, "screen")) == CANDIDATES
     assert set(measured(store, "race")) == {FAST, FASTER}
     assert result.winner is not None
-    assert (result.winner.config, result.winner.runner_up) == (FASTER, f"torch_fallback {FAST}")
+    assert (result.winner.candidate, result.winner.runner_up) == (
+        Candidate("torch_fallback", FASTER),
+        Candidate("torch_fallback", FAST),
+    )
     assert result.winner.ratio == pytest.approx(0.4, rel=0.01)
     assert result.winner.gap == pytest.approx(0.5, rel=0.02)
     assert result.winner.adversarial_slowdown == 1.5
@@ -41,34 +63,36 @@ def test_every_candidate_is_screened_and_the_best_are_raced(store: Store) -> Non
 
 
 def test_a_race_has_rounds_beside_torch_topk(store: Store) -> None:
-    hold(store, ReplayWorker(times={FASTER: 40, FAST: 60}))
+    run_session(store, ReplayWorker(times={FASTER: 40, FAST: 60}))
     for one in measured(store, "race").values():
         assert len(one.samples_us) == len(one.baseline_us) >= 7
         assert one.ratio is not None
         assert one.margin is not None
         assert one.margin < 0.01
-    assert [one.adversarial_slowdown for one in measured(store, "race").values() if one.config == FAST] == [None]
+    assert [one.adversarial_slowdown for one in measured(store, "race").values() if one.candidate.config == FAST] == [
+        None
+    ]
 
 
 def test_nothing_is_measured_twice(store: Store) -> None:
-    hold(store, ReplayWorker(times={FASTER: 40}, screen_status={config("sort"): "crashed"}))
+    run_session(store, ReplayWorker(times={FASTER: 40}, screen_status={config("sort"): "crashed"}))
     again = ReplayWorker(times={FASTER: 40})
-    result = hold(store, again)
+    result = run_session(store, again)
     assert (result.outcome, dict(result.measured or {}), again.turns) == ("known", {}, {})
     assert result.winner is not None
-    assert result.winner.config == FASTER
+    assert result.winner.candidate.config == FASTER
 
 
 def test_more_effort_races_again_but_screens_no_more(store: Store) -> None:
-    hold(store, ReplayWorker(times={FASTER: 40}))
+    run_session(store, ReplayWorker(times={FASTER: 40}))
     again = ReplayWorker(times={FASTER: 40})
-    assert hold(store, again, effort="full").outcome == "tuned"
+    assert run_session(store, again, effort="full").outcome == "tuned"
     assert {method for method, _ in again.turns} == {"sample", "worst"}
-    assert hold(store, ReplayWorker(), effort="full").outcome == "known"
+    assert run_session(store, ReplayWorker(), effort="full").outcome == "known"
 
 
 def test_oracle_races_everything_to_the_end(store: Store) -> None:
-    hold(store, ReplayWorker(times={FASTER: 40, config("sort"): 900}), effort="oracle")
+    run_session(store, ReplayWorker(times={FASTER: 40, config("sort"): 900}), effort="oracle")
     assert [len(one.samples_us) for one in measured(store, "race").values()] == [41] * CANDIDATES
 
 
@@ -78,25 +102,49 @@ def test_an_interrupted_screening_goes_on_where_it_was(store: Store) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        hold(store, ReplayWorker(times={FASTER: 40}), tell=interrupt)
+        run_session(store, ReplayWorker(times={FASTER: 40}), tell=interrupt)
     assert len(store.measurements()) == 3
     again = ReplayWorker(times={FASTER: 40})
-    hold(store, again)
+    run_session(store, again)
     assert sum(count for (method, _), count in again.turns.items() if method == "screen") == CANDIDATES - 3
 
 
-def test_another_version_of_the_strategy_is_measured_anew(store: Store) -> None:
-    hold(store, ReplayWorker(times={FASTER: 40}, screen_status={FAST: "wrong"}))
+def test_other_code_is_measured_anew(store: Store) -> None:
+    """Torch.topk as it is has no code of its own, and keeps its measurements."""
+    run_session(store, ReplayWorker(times={FASTER: 40}, screen_status={FAST: "wrong"}))
     again = ReplayWorker(times={FAST: 30})
-    result = hold(store, again, version="other")
-    assert result.measured == {"ok": CANDIDATES}
+    result = run_session(store, again, code="other")
+    assert result.measured == {"ok": CANDIDATES - 1}
+    screened = [config for method, config in again.turns if method == "screen"]
+    assert len(screened) == CANDIDATES - 1
+    assert config() not in screened
     assert result.winner is not None
-    assert (result.winner.config, result.winner.version) == (FAST, "other")
+    assert result.winner.candidate.config == FAST
+
+
+def test_other_files_of_the_same_code_keep_their_measurements(store: Store) -> None:
+    """A program made from other files is compiled, and compared with what was measured."""
+    first = run_session(store, ReplayWorker(times={FASTER: 40}))
+    with Recorded(store) as recorded:
+        again = ReplayWorker(times={FASTER: 40})
+        result = run_session(recorded, again)
+    assert (result.outcome, dict(result.measured or {}), again.turns) == ("known", {}, {})
+    assert result.winner is not None
+    assert first.winner is not None
+    assert result.winner.candidate == first.winner.candidate
+
+
+def test_measurements_of_unknown_code_are_taken_again(store: Store) -> None:
+    """As those of version 0.1 are, whose code is told by a version."""
+    run_session(store, ReplayWorker(times={FASTER: 40}))
+    with Recorded(store, code="version 891342e304dd") as recorded:
+        again = ReplayWorker(times={FASTER: 40})
+        assert run_session(recorded, again).measured == {"ok": CANDIDATES}
 
 
 def test_another_control_is_measured_anew(store: Store) -> None:
-    hold(store, ReplayWorker(times={FASTER: 40}))
-    result = hold(store, ReplayWorker(times={FASTER: 80}), baseline="native")
+    run_session(store, ReplayWorker(times={FASTER: 40}))
+    result = run_session(store, ReplayWorker(times={FASTER: 80}), baseline="native")
     assert result.measured == {"ok": CANDIDATES}
     assert result.winner is not None
     assert result.winner.baseline == "native"
@@ -105,79 +153,77 @@ def test_another_control_is_measured_anew(store: Store) -> None:
 
 @pytest.mark.parametrize("status", ["crashed", "timeout", "wrong", "out_of_memory", "untimed", "build_failed"])
 def test_a_failure_is_recorded_and_blocks(store: Store, status: str) -> None:
-    result = hold(store, ReplayWorker(times={FASTER: 40, FAST: 50}, screen_status={FASTER: status}))  # type: ignore[dict-item]
+    result = run_session(store, ReplayWorker(times={FASTER: 40, FAST: 50}, screen_status={FASTER: status}))  # type: ignore[dict-item]
     assert result.measured == {"ok": CANDIDATES - 1, status: 1}
     assert result.winner is not None
-    assert result.winner.config == FAST
+    assert result.winner.candidate.config == FAST
     one = measured(store)[FASTER]
     assert (one.status, one.error, one.ratio, one.samples_us) == (status, "planted", None, ())
 
 
 def test_a_failure_in_the_race_leaves_the_others_in_it(store: Store) -> None:
     worker = ReplayWorker(times={FASTER: 40, FAST: 50}, race_status={FASTER: "crashed"})
-    result = hold(store, worker)
+    result = run_session(store, worker)
     assert worker.turns["sample", FASTER] == 1
     assert measured(store)[FASTER].status == "crashed"
     assert result.winner is not None
-    assert result.winner.config == FAST
+    assert result.winner.candidate.config == FAST
     assert set(measured(store, "race")) > {FAST, FASTER}, "what was twice as slow as the failed one has its chance"
-    assert hold(store, ReplayWorker()).outcome == "known"
+    assert run_session(store, ReplayWorker()).outcome == "known"
 
 
 @pytest.mark.parametrize("status", ["crashed", "wrong"])
 def test_a_winner_that_fails_on_an_adversary_makes_place(store: Store, status: str) -> None:
     worker = ReplayWorker(times={FASTER: 40, FAST: 50}, worst_status={FASTER: status})  # type: ignore[dict-item]
-    result = hold(store, worker)
+    result = run_session(store, worker)
     assert measured(store)[FASTER].status == status
     assert result.winner is not None
-    assert (result.winner.config, result.winner.adversarial_slowdown) == (FAST, 1.5)
+    assert (result.winner.candidate.config, result.winner.adversarial_slowdown) == (FAST, 1.5)
 
 
 def test_a_worst_ratio_that_cannot_be_taken_is_left_open(store: Store) -> None:
-    result = hold(store, ReplayWorker(times={FASTER: 40}, worst_status={FASTER: "timeout"}))
+    result = run_session(store, ReplayWorker(times={FASTER: 40}, worst_status={FASTER: "timeout"}))
     assert result.winner is not None
-    assert (result.winner.config, result.winner.adversarial_slowdown) == (FASTER, None)
+    assert (result.winner.candidate.config, result.winner.adversarial_slowdown) == (FASTER, None)
 
 
 def test_without_torch_topk_there_is_no_race(store: Store) -> None:
-    result = hold(store, ReplayWorker(times={FASTER: 40}, race_status={"torch.topk": "crashed"}))
+    result = run_session(store, ReplayWorker(times={FASTER: 40}, race_status={"torch.topk": "crashed"}))
     assert result.outcome == "failed"
     assert "torch.topk" in (result.error or "")
 
 
 def test_out_of_time_the_race_is_short_but_held(store: Store) -> None:
     worker = ReplayWorker(times={FASTER: 40}, busy_each_s=1.0)
-    result = hold(store, worker, share_s=5.0)
+    result = run_session(store, worker, share_s=5.0)
     assert result.outcome == "tuned"
     assert sum(count for (method, _), count in worker.turns.items() if method == "screen") == 4
     assert {len(one.samples_us) for one in measured(store, "race").values()} == {3}
     later = ReplayWorker(times={FASTER: 40})
-    assert hold(store, later).outcome == "tuned"
+    assert run_session(store, later).outcome == "tuned"
     assert sum(count for (method, _), count in later.turns.items() if method == "screen") == CANDIDATES - 4
     assert min(len(one.samples_us) for one in measured(store, "race").values()) >= 7
 
 
 @pytest.mark.parametrize(("challenger", "expected"), [(98.0, FAST), (97.6, FAST), (96.0, FASTER)])
 def test_the_incumbent_stays_unless_beaten_by_3_percent(store: Store, challenger: float, expected: str) -> None:
-    hold(store, ReplayWorker(times={FAST: 10.0}))
-    incumbent = replace(winner_of(store), version="before")
+    run_session(store, ReplayWorker(times={FAST: 10.0}))
     worker = ReplayWorker(times={FAST: 10.0, FASTER: challenger / 10})
-    result = hold(store, worker, incumbent=incumbent, version="now")
+    result = run_session(store, worker, incumbent=winner_of(store), code="now")
     assert result.winner is not None
-    assert result.winner.config == expected
+    assert result.winner.candidate.config == expected
 
 
 def test_the_incumbent_races_however_slow_it_has_become(store: Store) -> None:
-    incumbent = Winner(
-        cpu_device().fingerprint, WORKLOAD.key, "torch_fallback", config("sort"), "0", 1, 2, 0.5, "aten", ""
-    )
-    hold(store, ReplayWorker(times={FASTER: 10.0, config("sort"): 900}), incumbent=incumbent)
+    sort = Candidate("torch_fallback", config("sort"))
+    incumbent = Winner(cpu_device(), WORKLOAD.key, sort, NOTHING, 1, 2, 0.5, "aten", "")
+    run_session(store, ReplayWorker(times={FASTER: 10.0, config("sort"): 900}), incumbent=incumbent)
     assert set(measured(store, "race")) == {FASTER, config("sort")}
 
 
 def test_events_tell_how_much_there_is_to_do(store: Store) -> None:
     events: list[Event] = []
-    hold(store, ReplayWorker(), tell=events.append)
+    run_session(store, ReplayWorker(), tell=events.append)
     assert events[0] == WorkloadStarted(WORKLOAD, 0, CANDIDATES, CANDIDATES)
     done = [event.done for event in events if isinstance(event, CandidateMeasured)]
     assert done[:CANDIDATES] == list(range(1, CANDIDATES + 1))

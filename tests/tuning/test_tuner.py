@@ -60,7 +60,7 @@ def test_every_way_to_end_is_recorded_and_the_right_one_wins(run: Tune, planted:
     }
     report = run([workload], on_event=events.append, **options)
     with Store.open(report.store_path) as store:
-        statuses = {json.loads(one.config)["way"]: one.status for one in store.measurements()}
+        statuses = {one.candidate.knobs["way"]: one.status for one in store.measurements()}
     assert statuses == {
         "right": "ok",
         "slow": "ok",
@@ -78,7 +78,7 @@ def test_every_way_to_end_is_recorded_and_the_right_one_wins(run: Tune, planted:
     (result,) = report.results
     assert (report.outcome, result.outcome) == ("finished", "tuned")
     assert result.winner is not None
-    assert result.winner.config == '{"way":"right"}'
+    assert result.winner.candidate.config == '{"way":"right"}'
     assert artifact.read(report.winners_path) == (result.winner,)
     assert sum(report.counts().values()) == result.candidates == len(statuses)
     assert isinstance(events[0], TuneStarted)
@@ -145,7 +145,7 @@ def test_ten_kills_lose_nothing_that_was_finished(tmp_path: Path) -> None:
     assert len(told) == len(set(told))
     assert stored(tmp_path) >= set(told)
     with Store.open(tmp_path / "tuning.sqlite") as store:
-        screened = [(one.key, one.config) for one in store.measurements(stage="screen")]
+        screened = [(one.key, one.candidate) for one in store.measurements(stage="screen")]
     assert len(screened) == len(set(screened)), "nothing finished was measured again"
     winners = artifact.read(tmp_path / "winners.sqlite")
     assert {winner.key for winner in winners} == {workload.key for workload in WORKLOADS}

@@ -1,6 +1,5 @@
 """A worker survives whatever a candidate does, and says what it was."""
 
-import json
 import os
 import signal
 import subprocess
@@ -12,11 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from autotopk.candidate import Candidate
 from autotopk.errors import MeasurementError
 from autotopk.problem import Problem
-from autotopk.tuning.candidates import Candidate
 from autotopk.tuning.worker import Worker
-from tests.tuning.planted import Planted
+from tests.tuning.planted import Planted, Way
 
 PROBLEM = Problem.contiguous(4, 64, 5, device_type="cpu")
 PRELOAD = ("tests.tuning.planted",)
@@ -24,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def way(name: str) -> Candidate:
-    return Candidate("planted", json.dumps({"way": name}, separators=(",", ":")), Planted().version)
+    return Planted().candidate(Way(name))
 
 
 @pytest.fixture(scope="module")

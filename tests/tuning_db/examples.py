@@ -9,7 +9,9 @@ from uuid import uuid4
 
 from hypothesis import strategies as st
 
+from autotopk.candidate import Candidate
 from autotopk.device import H100, Device
+from autotopk.identity import Identity
 from autotopk.key import TuningKey
 from autotopk.problem import DTYPE_BYTES
 from autotopk.tuning_db.records import Environment, Measurement, Winner
@@ -20,16 +22,26 @@ NATIVE = replace(ATEN, torch="2.13.0", baseline="native")
 KEY = TuningKey("float32", 64, 1024, 8, sorted=True)
 
 
-def measurement(name: str = "quick", ratio: float | None = 0.5, *, day: int = 1, **changes: Any) -> Measurement:
+WARPS_4 = '{"warps":4}'
+
+
+def measurement(
+    name: str = "quick",
+    ratio: float | None = 0.5,
+    *,
+    day: int = 1,
+    config: str = WARPS_4,
+    code: str = "v1",
+    **changes: Any,
+) -> Measurement:
     """A race on the H100, won or lost by `ratio`, on one day of a month."""
     ok = ratio is not None
     one = Measurement(
         uuid=uuid4().hex,
-        device=H100.fingerprint,
+        device=H100,
         key=KEY,
-        strategy=name,
-        config='{"warps":4}',
-        version="v1",
+        candidate=Candidate(name, config),
+        identity=Identity(f"source of {code}", code),
         stage="race",
         status="ok" if ok else "wrong",
         measured_at=f"2025-01-{day:02}T00:00:00+00:00",
@@ -44,17 +56,16 @@ def measurement(name: str = "quick", ratio: float | None = 0.5, *, day: int = 1,
 def winner(**changes: Any) -> Winner:
     """A winner on the H100."""
     one = Winner(
-        device=H100.fingerprint,
+        device=H100,
         key=KEY,
-        strategy="masked_argmax",
-        config='{"block":1024,"warps":4}',
-        version="0123456789ab",
+        candidate=Candidate("masked_argmax", '{"block":1024,"warps":4}'),
+        identity=Identity("fedcba9876543210", "0123456789abcdef"),
         time_us=2.5,
         baseline_us=10.0,
         ratio=0.25,
         baseline="aten",
         measured_at="2025-01-01T00:00:00+00:00",
-        runner_up='torch_fallback {"chunk":0,"method":"topk"}',
+        runner_up=Candidate("torch_fallback", '{"chunk":0,"method":"topk"}'),
         gap=3.0,
         adversarial_slowdown=1.25,
     )
@@ -73,19 +84,27 @@ def keys(draw: st.DrawFn) -> TuningKey:
     return TuningKey(dtype, draw(st.integers(1, 2**40)), cols, draw(st.integers(1, cols)), draw(st.booleans()))
 
 
+counts = st.integers(0, 2**40)
+devices = st.builds(
+    Device, texts, texts, st.tuples(counts, counts), st.integers(1, 2**20), counts, st.integers(0, 999), counts
+)
+candidates = st.builds(
+    Candidate,
+    st.from_regex(r"[a-z_][a-z_0-9]{0,9}", fullmatch=True),
+    st.sampled_from(["{}", '{"block":1024}', '{"fast":true,"method":"tôpk","share":0.5}']),
+)
 winners = st.builds(
     Winner,
-    device=texts,
+    device=devices,
     key=keys(),
-    strategy=st.from_regex(r"[a-z_][a-z_0-9]{0,9}", fullmatch=True),
-    config=st.sampled_from(["{}", '{"block":1024}', '{"fast":true,"method":"tôpk","share":0.5}']),
-    version=texts,
+    candidate=candidates,
+    identity=st.builds(Identity, texts, texts),
     time_us=times,
     baseline_us=times,
     ratio=times,
     baseline=st.sampled_from(["aten", "native"]),
     measured_at=texts,
-    runner_up=st.none() | texts,
+    runner_up=st.none() | candidates,
     gap=st.none() | numbers,
     adversarial_slowdown=st.none() | times,
 )
@@ -98,11 +117,10 @@ def measurements(draw: st.DrawFn) -> Measurement:
     samples = st.lists(times, min_size=1, max_size=3).map(tuple) if ok else st.just(())
     return Measurement(
         uuid=uuid4().hex,
-        device=H100.fingerprint,
+        device=H100,
         key=draw(st.sampled_from([KEY, replace(KEY, sorted=False)])),
-        strategy=draw(st.sampled_from(["quick", "quicker"])),
-        config=draw(st.sampled_from(['{"warps":4}', '{"warps":8}'])),
-        version=draw(st.sampled_from(["v1", "v2"])),
+        candidate=draw(st.builds(Candidate, st.sampled_from(["quick", "quicker"]), st.sampled_from([WARPS_4, "{}"]))),
+        identity=Identity("source", draw(st.sampled_from(["v1", "v2"]))),
         stage=draw(st.sampled_from(["screen", "race"])),
         status="ok" if ok else draw(st.sampled_from(["unsupported", "build_failed", "wrong", "crashed", "timeout"])),
         measured_at=f"2025-01-{draw(st.integers(1, 5)):02}T00:00:00+00:00",

@@ -21,16 +21,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotopk.device import H100
+from autotopk.candidate import Candidate
+from autotopk.device import H100, Device
 from autotopk.errors import ArtifactError
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Winner
 from autotopk.tuning_db.store import Store
 from tests.tuning_db.examples import CPU, KEY, unprivileged, winner, winners
 
-MANY = [
-    winner(device=device.fingerprint, key=replace(KEY, rows=rows)) for device in (H100, CPU) for rows in range(1, 41)
-]
+MANY = [winner(device=device, key=replace(KEY, rows=rows)) for device in (H100, CPU) for rows in range(1, 41)]
 LATER = [replace(one, time_us=3.5) for one in MANY]
 
 
@@ -51,7 +50,8 @@ def edit(path: Path, *statements: str, digest: bool = True) -> None:
         for statement in statements:
             connection.execute(statement)
         if digest:
-            connection.execute("UPDATE digest SET sha256 = ?", [artifact._digest(artifact._rows(connection))])
+            rows = [*artifact._device_rows(connection), *artifact._rows(connection)]
+            connection.execute("UPDATE digest SET sha256 = ?", [artifact._digest(rows)])
 
 
 def checksums_hold(path: Path) -> bool:
@@ -64,7 +64,13 @@ def checksums_hold(path: Path) -> bool:
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.lists(winners, max_size=4, unique_by=lambda one: (one.device, one.key)))
+@given(
+    st.lists(
+        winners,
+        max_size=4,
+        unique_by=(lambda one: (one.device.fingerprint, one.key), lambda one: one.device.fingerprint),
+    )
+)
 def test_round_trip(given_winners: list[Winner]) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder, "winners.sqlite")
@@ -74,14 +80,19 @@ def test_round_trip(given_winners: list[Winner]) -> None:
 
 def test_winners_of_several_devices_live_in_one_file(published: Path) -> None:
     found = artifact.read(published)
-    assert {one.device for one in found} == {H100.fingerprint, CPU.fingerprint}
+    assert {one.device for one in found} == {H100, CPU}
     assert sorted(found, key=repr) == sorted(MANY, key=repr)
 
 
 def test_three_files_of_which_the_twin_says_the_same(published: Path) -> None:
     assert sorted(os.listdir(published.parent)) == ["winners.json", "winners.sqlite", "winners.sqlite.sha256"]
     told = json.loads(published.with_suffix(".json").read_text())
-    assert told["winners"] == [{**asdict(one), "config": json.loads(one.config)} for one in artifact.read(published)]
+    for one, its in zip(artifact.read(published), told["winners"], strict=True):
+        assert its["candidate"] == {"strategy": one.candidate.strategy, "knobs": one.candidate.knobs}
+        assert (its["device"], its["key"], its["ratio"]) == (one.device.fingerprint, asdict(one.key), one.ratio)
+    assert {name: device["processors"] for name, device in told["devices"].items()} == {
+        one.fingerprint: one.processors for one in (H100, CPU)
+    }
     assert checksums_hold(published)
 
 
@@ -112,10 +123,10 @@ def test_nothing_is_a_fine_thing_to_publish(path: Path) -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        [winner(), winner(strategy="other")],
+        [winner(), winner(candidate=Candidate("other", "{}"))],
         [winner(time_us=float("nan"))],
-        [winner(config="[]")],
-        [winner(strategy="no name")],
+        [winner(candidate=Candidate("other", "[]"))],
+        [winner(candidate=Candidate("no name", "{}"))],
         [winner(key=replace(KEY, k=0))],
     ],
     ids=["two for one key", "nan", "config", "strategy", "k"],
@@ -216,7 +227,7 @@ def test_unreadable_file_is_refused(public: Path) -> None:
 
 def test_newer_format_says_so(published: Path) -> None:
     edit(published, f"PRAGMA user_version = {artifact.FORMAT + 1}")
-    with pytest.raises(ArtifactError, match=r"has format 2; this autotopk reads up to 1"):
+    with pytest.raises(ArtifactError, match=r"has format 3; this autotopk reads up to 2"):
         artifact.read(published)
 
 
@@ -262,7 +273,8 @@ def test_change_by_hand_is_noticed(published: Path) -> None:
         ("config", """'{"a": NaN}'"""),
         ("config", f"'{'[' * 100_000}'"),
         ("config", "NULL"),
-        ("version", "NULL"),
+        ("source", "NULL"),
+        ("code", "x'00'"),
         ("time_us", "0"),
         ("time_us", "-1"),
         ("time_us", "9e999"),
@@ -270,7 +282,8 @@ def test_change_by_hand_is_noticed(published: Path) -> None:
         ("ratio", "'fast'"),
         ("baseline", "NULL"),
         ("measured_at", "NULL"),
-        ("runner_up", "x'00'"),
+        ("runner_up_strategy", "'a b'"),
+        ("runner_up_config", "'[]'"),
         ("gap", "-9e999"),
         ("adversarial_slowdown", "0"),
     ],
@@ -279,6 +292,76 @@ def test_bad_value_is_named(published: Path, column: str, value: str) -> None:
     edit(published, f"UPDATE winner SET {column} = {value} WHERE rows = 7 AND device LIKE 'cuda%'")
     with pytest.raises(ArtifactError, match=rf"{'k' if value == '4' else column} is .*(, not |more than cols)"):
         artifact.read(published)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("processors", "0"), ("major", "-1"), ("name", "x'00'"), ("l2_bytes", "'much'")]
+)
+def test_bad_value_of_a_device_is_named(published: Path, column: str, value: str) -> None:
+    edit(published, f"UPDATE device SET {column} = {value} WHERE type = 'cuda'")
+    with pytest.raises(ArtifactError, match=rf"{column} is .*, not "):
+        artifact.read(published)
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("UPDATE device SET processors = 78 WHERE type = 'cuda'", "has the columns of .*78 SMs"),
+        ("DELETE FROM device WHERE type = 'cpu'", "table of devices does not have"),
+        ("UPDATE winner SET runner_up_config = NULL WHERE rows = 7", "a runner-up is a strategy and its configuration"),
+    ],
+)
+def test_rows_that_do_not_fit_each_other_are_refused(published: Path, statement: str, reason: str) -> None:
+    edit(published, statement)
+    with pytest.raises(ArtifactError, match=reason):
+        artifact.read(published)
+
+
+# Files of version 0.1 ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def format_1(path: Path) -> Path:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript((Path(__file__).parent / "schema_1" / "winners.sql").read_text())
+    return path
+
+
+def test_format_1_is_read(format_1: Path) -> None:
+    with closing(sqlite3.connect(format_1)) as connection:
+        rows = connection.execute(f"SELECT * FROM winner ORDER BY {artifact.KEY}").fetchall()
+    found = artifact.read(format_1)
+    assert len(found) == len(rows) == 5
+    for one, row in zip(found, rows, strict=True):
+        device, dtype, rows_, cols, k, order, strategy, config, version, *rest = row
+        time_us, baseline_us, ratio, baseline, measured_at, runner_up, gap, slowdown = rest
+        assert (one.device.fingerprint, one.key.dtype, one.key.sorted) == (device, dtype, order)
+        assert (one.key.rows, one.key.cols, one.key.k) == (rows_, cols, k)
+        assert (one.candidate, one.identity.code) == (Candidate(strategy, config), f"version {version}")
+        assert (one.time_us, one.baseline_us, one.ratio, one.baseline) == (time_us, baseline_us, ratio, baseline)
+        assert (one.measured_at, one.gap, one.adversarial_slowdown) == (measured_at, gap, slowdown)
+        assert (one.runner_up and str(one.runner_up)) == runner_up
+    assert {one.device for one in found} == {H100, Device("cpu", "a CPU", processors=4)}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("device", "'some GPU'"), ("config", "'['"), ("version", "NULL"), ("runner_up", "'a b'"), ("worst_ratio", "0")],
+)
+def test_bad_value_in_format_1_is_named(format_1: Path, column: str, value: str) -> None:
+    with closing(sqlite3.connect(format_1, isolation_level=None)) as connection:
+        connection.execute(f"UPDATE winner SET {column} = {value} WHERE device LIKE 'cuda%'")
+        connection.execute("UPDATE digest SET sha256 = ?", [artifact._digest(artifact._rows(connection))])
+    with pytest.raises(ArtifactError, match=rf"{column} is .*, not "):
+        artifact.read(format_1)
+
+
+def test_format_1_becomes_format_2_when_published_again(format_1: Path) -> None:
+    before = artifact.read(format_1)
+    artifact.publish(before, format_1)
+    assert artifact.read(format_1) == before
+    with closing(sqlite3.connect(format_1)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (artifact.FORMAT,)
 
 
 @pytest.fixture(scope="module")

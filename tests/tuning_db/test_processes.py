@@ -61,7 +61,7 @@ def test_two_processes_create_and_fill_one_database(context: ForkServerContext, 
     with Store.open(path, read_only=True) as database:
         assert len({one.uuid for one in database.measurements()}) == 2 * BATCHES * BATCH
         assert len(database.winners()) == BATCHES
-        assert database.devices() == [H100.fingerprint]
+        assert database.devices() == [H100]
 
 
 def create(path: Path, start: Barrier) -> None:
@@ -124,7 +124,7 @@ def die_amid_a_commit(path: Path) -> None:
     connection.execute("PRAGMA cache_size = 1")  # changed pages reach the file before the commit
     connection.execute("BEGIN IMMEDIATE")
     for number in range(2000):
-        connection.execute("INSERT INTO strategy (name, version) VALUES (?, ?)", [f"{number}" * 20, "v1"])
+        connection.execute("INSERT INTO candidate (strategy, config) VALUES (?, ?)", [f"{number}" * 20, "v1"])
     os._exit(0)
 
 

@@ -9,17 +9,19 @@ from threading import Timer
 from typing import Any
 
 import pytest
+from alembic.operations import Operations
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection
+from sqlalchemy import Column, String, create_engine, inspect
 
+from autotopk.candidate import Candidate
 from autotopk.device import H100
 from autotopk.errors import DatabaseError
 from autotopk.tuning_db import artifact, migrations, store
 from autotopk.tuning_db.records import Measurement
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence, derive
-from tests.tuning_db.examples import ATEN, CPU, KEY, NATIVE, measurement, measurements, unprivileged, winner
+from tests.tuning_db.examples import ATEN, CPU, KEY, NATIVE, WARPS_4, measurement, measurements, unprivileged, winner
 
 
 @pytest.fixture
@@ -57,7 +59,7 @@ def test_new_file_is_marked_and_has_no_write_ahead_log(database: Store, path: Pa
     assert ask(path, "PRAGMA application_id") == [(migrations.APPLICATION_ID,)]
     assert ask(path, "PRAGMA user_version") == [(migrations.current(),)]
     assert ask(path, "PRAGMA journal_mode") == [("delete",)]
-    tables = {"device", "environment", "strategy", "config", "workload", "run", "measurement", "winner"}
+    tables = {"device", "environment", "candidate", "workload", "run", "measurement", "winner"}
     assert {name for (name,) in ask(path, "SELECT name FROM sqlite_master WHERE type = 'table'")} == tables
 
 
@@ -80,7 +82,7 @@ def test_any_name_will_do(tmp_path: Path, name: str) -> None:
 def test_measurements_of_a_device_key_or_stage(database: Store, run: int) -> None:
     here, screened = measurement(day=1), measurement(day=2, stage="screen")
     wide = measurement(day=3, key=replace(KEY, cols=2048))
-    there = measurement(day=4, device=CPU.fingerprint)
+    there = measurement(day=4, device=CPU)
     database.record(run, [wide, screened, here])
     database.record(database.begin_run(CPU, ATEN, {}), [there])
     assert database.measurements() == [here, screened, wide, there]
@@ -88,10 +90,10 @@ def test_measurements_of_a_device_key_or_stage(database: Store, run: int) -> Non
     assert database.measurements(key=KEY) == [here, screened, there]
     assert database.measurements(device=H100.fingerprint, key=KEY, stage="race") == [here]
     assert database.measurements(device="unknown") == []
-    assert database.devices() == sorted([H100.fingerprint, CPU.fingerprint])
+    assert database.devices() == [CPU, H100]
 
 
-def test_evidence_of_a_key_names_the_control(database: Store, run: int) -> None:
+def test_evidence_of_a_key_names_the_baseline(database: Store, run: int) -> None:
     first, second, wide = measurement(day=1), measurement(day=2), measurement(key=replace(KEY, cols=2048))
     database.record(database.begin_run(H100, NATIVE, {}), [second])
     database.record(run, [first, wide])
@@ -104,7 +106,7 @@ def test_provenance_of_a_run(database: Store, run: int, path: Path) -> None:
     killed = database.begin_run(H100, NATIVE, {})
     rows = ask(path, "SELECT id, arguments, outcome, ended > started FROM run ORDER BY id")
     assert rows == [(run, '{"tag":"ci","budget_s":null}', "interrupted", 1), (killed, "{}", None, None)]
-    assert ask(path, "SELECT capability, memory_gib, l2_bytes FROM device") == [("9.0", 79, 50 << 20)]
+    assert ask(path, "SELECT major, minor, memory_gib, l2_bytes FROM device") == [(9, 0, 79, 50 << 20)]
     assert ask(path, "SELECT torch, baseline FROM environment") == [("2.12.0", "aten"), ("2.13.0", "native")]
 
 
@@ -139,7 +141,7 @@ def test_known_uuid_is_refused(database: Store, run: int) -> None:
 
 def test_measurement_must_fit_its_run(database: Store, run: int) -> None:
     with pytest.raises(ValueError, match="its run is on"):
-        database.record(run, [measurement(device=CPU.fingerprint)])
+        database.record(run, [measurement(device=CPU)])
     with pytest.raises(DatabaseError, match="no run 99"):
         database.record(99, [measurement()])
 
@@ -176,12 +178,12 @@ def test_incumbent_survives_a_near_tie_across_sessions(path: Path) -> None:
     with Store.open(filled(path, measurement("z", 0.50))) as opened:
         opened.derive_winners()
     with Store.open(filled(path, measurement("a", 0.49))) as opened:
-        assert [one.strategy for one in opened.derive_winners()] == ["z"]
+        assert [one.candidate.strategy for one in opened.derive_winners()] == ["z"]
     with Store.open(filled(path, measurement("a", 0.40, day=2))) as opened:
-        assert [one.strategy for one in opened.derive_winners()] == ["a"]
+        assert [one.candidate.strategy for one in opened.derive_winners()] == ["a"]
 
 
-def test_control_of_the_run_is_told(database: Store) -> None:
+def test_baseline_of_the_run_is_told(database: Store) -> None:
     database.record(database.begin_run(H100, NATIVE, {}), [measurement()])
     assert [one.baseline for one in database.derive_winners()] == ["native"]
 
@@ -189,13 +191,13 @@ def test_control_of_the_run_is_told(database: Store) -> None:
 def test_deriving_one_device_leaves_the_others(database: Store, run: int) -> None:
     database.record(run, [measurement()])
     elsewhere = database.begin_run(CPU, ATEN, {})
-    database.record(elsewhere, [measurement("chunked", device=CPU.fingerprint)])
-    assert [one.device for one in database.derive_winners(H100.fingerprint)] == [H100.fingerprint]
+    database.record(elsewhere, [measurement("chunked", device=CPU)])
+    assert [one.device for one in database.derive_winners(H100.fingerprint)] == [H100]
     assert database.winners(CPU.fingerprint) == []
     database.derive_winners()
-    database.record(elsewhere, [measurement("chunked", None, day=2, device=CPU.fingerprint)])
+    database.record(elsewhere, [measurement("chunked", None, day=2, device=CPU)])
     assert database.derive_winners(CPU.fingerprint) == []
-    assert [one.device for one in database.winners()] == [H100.fingerprint]
+    assert [one.device for one in database.winners()] == [H100]
 
 
 # Merging -----------------------------------------------------------------------------------------------------------
@@ -210,24 +212,24 @@ def test_merge_adds_what_is_new_once(tmp_path: Path, path: Path) -> None:
         filled(other, theirs)
         assert opened.merge(other) == 1
         found = opened.winners()
-        assert [(one.strategy, one.runner_up) for one in found] == [("c", 'a {"warps":4}')]
+        assert [(one.candidate.strategy, one.runner_up) for one in found] == [("c", Candidate("a", WARPS_4))]
         assert opened.merge(other) == 0
         assert opened.merge(path) == 0
         assert opened.winners() == found
         assert {one.uuid for one in opened.measurements()} == {shared.uuid, ours.uuid, theirs.uuid}
 
 
-def test_merge_keeps_runs_and_controls(tmp_path: Path, path: Path) -> None:
+def test_merge_keeps_runs_and_baselines(tmp_path: Path, path: Path) -> None:
     with Store.open(tmp_path / "other.sqlite") as other:
         run = other.begin_run(CPU, NATIVE, {"tag": "seeds"})
-        other.record(run, [measurement(device=CPU.fingerprint, key=replace(KEY, rows=rows)) for rows in (1, 2)])
+        other.record(run, [measurement(device=CPU, key=replace(KEY, rows=rows)) for rows in (1, 2)])
         other.end_run(run, "finished")
     with Store.open(path) as opened:
         opened.record(opened.begin_run(H100, ATEN, {}), [measurement()])
         assert opened.merge(tmp_path / "other.sqlite") == 2
         assert {(one.device, one.baseline) for one in opened.winners()} == {
-            (H100.fingerprint, "aten"),
-            (CPU.fingerprint, "native"),
+            (H100, "aten"),
+            (CPU, "native"),
         }
     query = "SELECT uuid, arguments, started, ended, outcome FROM run WHERE outcome IS NOT NULL"
     assert ask(path, query) == ask(tmp_path / "other.sqlite", query)
@@ -287,7 +289,7 @@ def newer(path: Path) -> None:
         (folder, "unable to open"),
         (foreign, "no tuning database of autotopk"),
         (winners_file, "no tuning database of autotopk"),
-        (newer, "has schema 7; this autotopk reads up to 1"),
+        (newer, "has schema 7; this autotopk reads up to 2"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -371,29 +373,104 @@ def test_writer_that_waited_in_vain_says_so(path: Path, monkeypatch: pytest.Monk
 # Migrations --------------------------------------------------------------------------------------------------------
 
 
-def add_a_note(connection: Connection) -> None:
-    connection.exec_driver_sql("ALTER TABLE run ADD COLUMN note TEXT")
+SCHEMA_1 = Path(__file__).parent / "schema_1"
+"""A tuning database and a winners file of version 0.1, as SQL: 30 measurements of two devices."""
 
 
-def fail(connection: Connection) -> None:
-    connection.exec_driver_sql("ALTER TABLE nowhere ADD COLUMN note TEXT")
+def written_by_0_1(path: Path) -> Path:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript((SCHEMA_1 / "tuning.sql").read_text())
+    return path
+
+
+SAME = "uuid, run_id, workload_id, stage, status, measured_at, samples_us, ratio, margin, cold, error"
+
+
+def test_every_measurement_of_schema_1_survives(path: Path) -> None:
+    """Beside the columns that kept their names: devices as columns, candidates, codes, and what has other names."""
+    written_by_0_1(path)
+    before = ask(path, f"SELECT {SAME}, control_us, worst_ratio, facts FROM measurement ORDER BY uuid")
+    codes = ask(
+        path,
+        "SELECT uuid, strategy.name, config.text, 'version ' || version FROM measurement"
+        " JOIN strategy ON strategy.id = strategy_id JOIN config ON config.id = config_id ORDER BY uuid",
+    )
+    assert len(before) == 30
+    with pytest.raises(DatabaseError, match="has schema 1, not 2 yet"):
+        Store.open(path, read_only=True)
+    with Store.open(path) as opened:
+        found = {one.uuid: one for one in opened.measurements()}
+        assert opened.devices() == [CPU, H100]
+    after = ask(path, f"SELECT {SAME}, baseline_us, adversarial_slowdown, build_stats FROM measurement ORDER BY uuid")
+    assert after == before
+    assert codes == [
+        (one.uuid, one.candidate.strategy, one.candidate.config, one.identity.code) for _, one in sorted(found.items())
+    ]
+    assert {one.identity.source for one in found.values()} == {""}
+
+
+def test_winners_of_schema_1_survive_and_are_derived_again(path: Path) -> None:
+    rows = ask(
+        written_by_0_1(path),
+        "SELECT uuid, runner_up, winner.gap FROM winner JOIN measurement ON measurement.id = measurement_id",
+    )
+    assert len(rows) == 5
+    with Store.open(path) as opened:
+        measured = {one.uuid: one for one in opened.measurements()}
+        before = opened.winners()
+        assert sorted((one.candidate, str(one.runner_up), one.gap) for one in before) == sorted(
+            (measured[uuid].candidate, str(second), gap) for uuid, second, gap in rows
+        )
+        assert opened.derive_winners() == before
+
+
+def test_measurements_of_another_schema_merge(path: Path, tmp_path: Path) -> None:
+    other = written_by_0_1(tmp_path / "other.sqlite")
+    Store.open(other).close()
+    with Store.open(filled(path, measurement())) as opened:
+        assert opened.merge(other) == 30
+
+
+def test_migrated_file_is_as_a_new_one(path: Path, tmp_path: Path) -> None:
+    Store.open(written_by_0_1(path)).close()
+    Store.open(tmp_path / "new.sqlite").close()
+    migrated, new = (inspect(create_engine(f"sqlite:///{file}")) for file in (path, tmp_path / "new.sqlite"))
+    assert migrated.get_table_names() == new.get_table_names()
+    for table in new.get_table_names():
+        columns = [
+            {(c["name"], str(c["type"]), c["nullable"]) for c in one.get_columns(table)} for one in (migrated, new)
+        ]
+        assert columns[0] == columns[1]
+        for question in ("get_foreign_keys", "get_indexes", "get_unique_constraints", "get_check_constraints"):
+            told = [sorted(map(str, getattr(one, question)(table))) for one in (migrated, new)]
+            assert told[0] == told[1], (table, question)
+    triggers = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY name"
+    assert ask(path, triggers) == ask(tmp_path / "new.sqlite", triggers)
+
+
+def add_a_note(op: Operations) -> None:
+    op.add_column("run", Column("note", String))
+
+
+def fail(op: Operations) -> None:
+    op.add_column("nowhere", Column("note", String))
 
 
 def test_older_schema_is_brought_forward(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(path, measurement())
-    monkeypatch.setattr(migrations, "MIGRATIONS", (add_a_note,))
-    with pytest.raises(DatabaseError, match="has schema 1, not 2 yet"):
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, add_a_note))
+    with pytest.raises(DatabaseError, match="has schema 2, not 3 yet"):
         Store.open(path, read_only=True)
     with Store.open(path) as opened:
         assert len(opened.measurements()) == 1
-    assert ask(path, "PRAGMA user_version") == [(2,)]
+    assert ask(path, "PRAGMA user_version") == [(3,)]
     assert ask(path, "SELECT note FROM run") == [(None,)]
     Store.open(path).close()
 
 
 def test_migrations_happen_together_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = filled(path, measurement()).read_bytes()
-    monkeypatch.setattr(migrations, "MIGRATIONS", (add_a_note, fail))
+    before = written_by_0_1(path).read_bytes()
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, add_a_note, fail))
     with pytest.raises(DatabaseError, match="no such table: nowhere"):
         Store.open(path)
     assert path.read_bytes() == before

@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autotopk.candidate import Candidate
 from autotopk.device import H100
+from autotopk.identity import Identity
 from autotopk.tuning_db.records import Measurement, Winner
 from autotopk.tuning_db.winners import Evidence, derive
-from tests.tuning_db.examples import CPU, KEY, measurement, measurements
+from tests.tuning_db.examples import CPU, KEY, WARPS_4, measurement, measurements
 
 
 def decide(*measured: Measurement, incumbents: Sequence[Winner] = (), native: Sequence[Measurement] = ()) -> Winner:
@@ -21,20 +24,24 @@ def decide(*measured: Measurement, incumbents: Sequence[Winner] = (), native: Se
     return only
 
 
+def won(*measured: Measurement, **others: Any) -> str:
+    """Its strategy."""
+    return decide(*measured, **others).candidate.strategy
+
+
 def test_lowest_ratio_wins_and_names_the_runner_up() -> None:
     best = measurement("b", 0.5, config='{"warps":8}', adversarial_slowdown=1.5)
     assert decide(measurement("a", 0.75), best, measurement("c", 0.8)) == Winner(
-        device=H100.fingerprint,
+        device=H100,
         key=KEY,
-        strategy="b",
-        config='{"warps":8}',
-        version="v1",
+        candidate=Candidate("b", '{"warps":8}'),
+        identity=Identity("source of v1", "v1"),
         time_us=5.0,
         baseline_us=10.0,
         ratio=0.5,
         baseline="aten",
         measured_at="2025-01-01T00:00:00+00:00",
-        runner_up='a {"warps":4}',
+        runner_up=Candidate("a", WARPS_4),
         gap=0.5,
         adversarial_slowdown=1.5,
     )
@@ -42,12 +49,14 @@ def test_lowest_ratio_wins_and_names_the_runner_up() -> None:
 
 def test_rank_is_by_ratio_and_not_by_time() -> None:
     slow_clock = measurement("a", 0.5, samples_us=(50.0,), baseline_us=(100.0,))
-    assert decide(slow_clock, measurement("b", 0.6)).strategy == "a"
+    assert won(slow_clock, measurement("b", 0.6)) == "a"
 
 
 def test_equal_ratios_are_decided_by_name() -> None:
-    assert decide(measurement("b"), measurement("a")).strategy == "a"
-    assert decide(measurement(config='{"warps":8}'), measurement(config='{"warps":4}')).config == '{"warps":4}'
+    assert won(measurement("b"), measurement("a")) == "a"
+    assert (
+        decide(measurement(config='{"warps":8}'), measurement(config='{"warps":4}')).candidate.config == '{"warps":4}'
+    )
 
 
 def test_alone_there_is_no_runner_up() -> None:
@@ -57,7 +66,7 @@ def test_alone_there_is_no_runner_up() -> None:
 
 
 def test_devices_and_keys_are_decided_apart() -> None:
-    places = [(device.fingerprint, replace(KEY, rows=rows)) for device in (H100, CPU) for rows in (1, 2)]
+    places = [(device, replace(KEY, rows=rows)) for device in (H100, CPU) for rows in (1, 2)]
     measured = [measurement(device=device, key=key) for device, key in places]
     found = derive(Evidence(one, "aten") for one in measured)
     assert {uuid: (winner.device, winner.key) for uuid, winner in found.items()} == {
@@ -65,35 +74,38 @@ def test_devices_and_keys_are_decided_apart() -> None:
     }
 
 
-def test_older_version_counts_until_the_newer_is_measured() -> None:
+def test_older_code_counts_until_the_newer_is_measured() -> None:
     older = measurement("a", 0.4)
-    assert decide(older, measurement("b", 0.5)).strategy == "a"
-    assert decide(older, measurement("a", 0.6, day=2, version="v2"), measurement("b", 0.5)).strategy == "b"
+    assert won(older, measurement("b", 0.5)) == "a"
+    assert won(older, measurement("a", 0.6, day=2, code="v2"), measurement("b", 0.5)) == "b"
 
 
-def test_failing_newer_version_does_not_bring_the_older_back() -> None:
-    assert decide(measurement("a", 0.4), measurement("a", None, day=2, version="v2"), measurement("b")).strategy == "b"
+def test_failing_newer_code_does_not_bring_the_older_back() -> None:
+    assert (
+        decide(measurement("a", 0.4), measurement("a", None, day=2, code="v2"), measurement("b")).candidate.strategy
+        == "b"
+    )
 
 
-def test_older_version_does_not_count_for_having_been_raced() -> None:
-    screened = measurement("a", 0.4, day=2, version="v2", stage="screen")
-    assert decide(measurement("a", 0.4), screened, measurement("b", 0.5)).strategy == "b"
+def test_older_code_does_not_count_for_having_been_raced() -> None:
+    screened = measurement("a", 0.4, day=2, code="v2", stage="screen")
+    assert won(measurement("a", 0.4), screened, measurement("b", 0.5)) == "b"
 
 
 @pytest.mark.parametrize("status", ["wrong", "crashed", "timeout", "out_of_memory", "build_failed", "untimed"])
 @pytest.mark.parametrize("day", [1, 2])
 def test_later_failure_blocks_the_candidate(status: str, day: int) -> None:
     failure = measurement("a", None, day=day, status=status, stage="screen")
-    assert decide(measurement("a", 0.4), failure, measurement("b", 0.5)).strategy == "b"
+    assert won(measurement("a", 0.4), failure, measurement("b", 0.5)) == "b"
 
 
-def test_failure_blocks_under_every_control() -> None:
+def test_failure_blocks_under_every_baseline() -> None:
     failure = measurement("a", None, day=2)
-    assert decide(measurement("a", 0.4), measurement("b", 0.5), native=[failure]).strategy == "b"
+    assert won(measurement("a", 0.4), measurement("b", 0.5), native=[failure]) == "b"
 
 
 def test_candidate_measured_well_again_is_back() -> None:
-    assert decide(measurement("a", None), measurement("a", 0.4, day=2), measurement("b", 0.5)).strategy == "a"
+    assert won(measurement("a", None), measurement("a", 0.4, day=2), measurement("b", 0.5)) == "a"
 
 
 def test_failures_alone_have_no_winner() -> None:
@@ -102,19 +114,19 @@ def test_failures_alone_have_no_winner() -> None:
 
 def test_race_is_preferred_to_screening() -> None:
     screened = [measurement("a", 0.3, day=2, stage="screen"), measurement("b", 0.4, day=2, stage="screen")]
-    assert decide(*screened).strategy == "a"
+    assert won(*screened) == "a"
     assert decide(*screened, measurement("b", 0.5)).ratio == 0.5
 
 
-def test_controls_are_not_mixed() -> None:
+def test_baselines_are_not_mixed() -> None:
     older, newer = measurement("a", 0.2), measurement("b", 0.9, day=2)
-    assert decide(older, native=[newer]).strategy == "b"
+    assert won(older, native=[newer]) == "b"
     assert decide(newer, native=[older]).baseline == "aten"
     assert decide(older, native=[newer]).runner_up is None
 
 
 def test_last_measurement_of_a_candidate_counts() -> None:
-    assert decide(measurement("a", 0.7, day=2), measurement("a", 0.3), measurement("b", 0.5)).strategy == "b"
+    assert won(measurement("a", 0.7, day=2), measurement("a", 0.3), measurement("b", 0.5)) == "b"
 
 
 @pytest.mark.parametrize(
@@ -126,26 +138,26 @@ def test_incumbent_stays_unless_beaten_by_three_percent_or_the_joint_margin(
 ) -> None:
     incumbent = measurement("z", 1.0, margin=margin)
     now = decide(incumbent, measurement("a", ratio, margin=margin), incumbents=[decide(incumbent)])
-    assert now.strategy == ("z" if stays else "a")
-    assert now.runner_up == ('a {"warps":4}' if stays else 'z {"warps":4}')
+    assert now.candidate.strategy == ("z" if stays else "a")
+    assert now.runner_up == (Candidate("a", WARPS_4) if stays else Candidate("z", WARPS_4))
     assert now.gap == pytest.approx(ratio - 1 if stays else 1 / ratio - 1)
 
 
-def test_incumbent_is_known_by_strategy_and_configuration_not_version() -> None:
+def test_incumbent_is_known_by_strategy_and_configuration_not_code() -> None:
     held = decide(measurement("z", 0.9))
-    newer = measurement("z", 0.51, day=2, version="v2")
-    assert decide(newer, measurement("a", 0.5, day=2), incumbents=[held]).strategy == "z"
+    newer = measurement("z", 0.51, day=2, code="v2")
+    assert won(newer, measurement("a", 0.5, day=2), incumbents=[held]) == "z"
 
 
 def test_incumbent_that_failed_or_is_unmeasured_protects_nothing() -> None:
     held = decide(measurement("z", 0.5))
-    assert decide(measurement("z", None, day=2), measurement("a", 0.9), incumbents=[held]).strategy == "a"
-    assert decide(measurement("a", 0.9), incumbents=[held]).strategy == "a"
+    assert won(measurement("z", None, day=2), measurement("a", 0.9), incumbents=[held]) == "a"
+    assert won(measurement("a", 0.9), incumbents=[held]) == "a"
 
 
 def test_incumbent_of_another_place_protects_nothing() -> None:
-    elsewhere = replace(decide(measurement("z", 0.5)), device=CPU.fingerprint)
-    assert decide(measurement("z", 0.51), measurement("a", 0.5), incumbents=[elsewhere]).strategy == "a"
+    elsewhere = replace(decide(measurement("z", 0.5)), device=CPU)
+    assert won(measurement("z", 0.51), measurement("a", 0.5), incumbents=[elsewhere]) == "a"
 
 
 evidence = st.builds(Evidence, measurements(), st.sampled_from(["aten", "native"]))

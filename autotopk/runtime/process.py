@@ -1,0 +1,61 @@
+"""What a process knows between calls, in one object."""
+
+import atexit
+import threading
+import warnings
+from typing import Any
+
+from autotopk.candidate import Candidate
+from autotopk.device import Device
+from autotopk.errors import AutotopkWarning
+from autotopk.runtime import winners
+from autotopk.runtime.misses import Misses
+from autotopk.runtime.plan_cache import PlanCache
+from autotopk.runtime.winners import Winners
+
+
+class Runtime:
+    """The winners in force, the plans made, the candidates that failed, and the problems that nobody tuned.
+
+    `default` serves `autotopk.topk` and its kin. What belongs to the machine rather than to a choice (loaded kernels,
+    imported strategies, properties of devices) is not in it.
+    """
+
+    def __init__(self) -> None:
+        self.misses = Misses()
+        self._blocked: set[tuple[Candidate, str]] = set()
+        self._plans: dict[str, PlanCache[Any]] = {}
+        self._winners: dict[str, Winners] | None = None
+        self._reading = threading.Lock()
+
+    def plans(self, operation: str) -> PlanCache[Any]:
+        """The plans of an operation: the same object for ever, emptied by `reload`."""
+        return self._plans.setdefault(operation, PlanCache())
+
+    def winners(self, device: Device) -> Winners:
+        """Of AUTOTOPK_DB, then the user's, then the shipped, key by key; read on first use."""
+        with self._reading:
+            if self._winners is None:
+                self._winners = winners.read_layers()
+        return self._winners.get(device.fingerprint, winners.NONE)
+
+    def block(self, candidate: Candidate, device: Device, error: Exception) -> None:
+        """Leave a candidate that failed out for the rest of the process, with a warning."""
+        self._blocked.add((candidate, device.fingerprint))
+        warnings.warn(f"{candidate} failed and is left out: {error}", AutotopkWarning, stacklevel=4)
+
+    def is_blocked(self, candidate: Candidate, device: Device) -> bool:
+        """Whether `block` was called for it."""
+        return (candidate, device.fingerprint) in self._blocked
+
+    def reload(self) -> None:
+        """Forget everything; what is on disk is read again on next use."""
+        for plans in self._plans.values():
+            plans.clear()
+        self._winners = None
+        self._blocked.clear()
+        self.misses.clear()
+
+
+default = Runtime()
+atexit.register(lambda: default.misses.write())

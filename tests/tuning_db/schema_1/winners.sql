@@ -1,0 +1,12 @@
+BEGIN TRANSACTION;
+CREATE TABLE digest (sha256 TEXT);
+INSERT INTO "digest" VALUES('98e5810f4e5883e7283c85a9c69394286399f2e5c92edcb119c290c48fb70c35');
+CREATE TABLE winner (device TEXT, dtype TEXT, rows INTEGER, cols INTEGER, k INTEGER, sorted INTEGER, strategy TEXT, config TEXT, version TEXT, time_us REAL, control_us REAL, ratio REAL, control TEXT, measured_at TEXT, runner_up TEXT, gap REAL, worst_ratio REAL, PRIMARY KEY (device, dtype, rows, cols, k, sorted)) WITHOUT ROWID;
+INSERT INTO "winner" VALUES('cpu|a CPU|4 cores','float32',2,4096,16,0,'torch_fallback','{"chunk":0,"method":"topk"}','891342e304dd',2.28640001296298578381e+01,2.23970000661211088299e+01,1.01977942855128711485e+00,'aten','2026-11-21T22:49:59.686155+00:00',NULL,NULL,3.82157107307705068421e+00);
+INSERT INTO "winner" VALUES('cpu|a CPU|4 cores','float32',2,4096,16,1,'torch_fallback','{"chunk":0,"method":"topk"}','891342e304dd',2.29035000529620447196e+01,2.22549999762122752144e+01,1.02067602216823849481e+00,'aten','2026-11-21T22:49:59.243376+00:00',NULL,NULL,3.72106261357897549757e+00);
+INSERT INTO "winner" VALUES('cpu|a CPU|4 cores','float32',4,4096,16,0,'torch_fallback','{"chunk":0,"method":"topk"}','891342e304dd',4.36199998148367740213e+01,4.28420000844198511913e+01,1.01404500793051788321e+00,'aten','2026-11-21T22:50:00.612634+00:00','torch_fallback {"chunk":2048,"method":"chunked"}',7.66281775345064364302e-01,3.96191975999216);
+INSERT INTO "winner" VALUES('cpu|a CPU|4 cores','float32',4,4096,16,1,'torch_fallback','{"chunk":0,"method":"topk"}','891342e304dd',4.33669999893027124926e+01,4.2733000100270146504e+01,1.0152877256717927068e+00,'aten','2026-11-21T22:50:00.150183+00:00',NULL,NULL,3.85990092375516624656e+00);
+INSERT INTO "winner" VALUES('cuda|NVIDIA H100 80GB HBM3|sm_90|132 SMs|79 GiB','float32',64,1024,8,1,'masked_argmax','{"rows_per_program":1,"warps":4}','804e3d40cad2',5.0,10.0,0.5,'aten','2025-01-01T00:00:00+00:00','masked_argmax {"rows_per_program":2,"warps":4}',1.99999999999999955591e-01,1.5);
+COMMIT;
+PRAGMA application_id = 1635019607;
+PRAGMA user_version = 1;
