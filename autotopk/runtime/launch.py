@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
+from math import prod
 from typing import Any
 
 import torch
@@ -86,7 +87,7 @@ def bind_indices(
     """As `bind`, for a problem of `indices_only`: a function of one tensor that returns int32 indices alone."""
     index = _current_device() if index is None else index
     launch, symbol = _launch(program, problem, device, index)
-    stride = torch.empty(size, device="meta").stride()
+    stride = _contiguous(size)
 
     def call(x: Tensor) -> Tensor:
         if _current_device() != index:
@@ -106,7 +107,7 @@ def _bind_kernel(
     index = _current_device() if index is None else index
     launch, symbol = _launch(program, problem, device, index)
     dtype = getattr(torch, problem.dtype)
-    stride = torch.empty(size, device="meta").stride()
+    stride = _contiguous(size)
     empty, int64, current_stream = _empty, torch.int64, _current_stream
 
     def call(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,6 +122,11 @@ def _bind_kernel(
         return values, indices
 
     return call
+
+
+def _contiguous(size: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor; torch's own first answer takes 10 ms."""
+    return tuple(prod(size[dim + 1 :]) for dim in range(len(size)))
 
 
 def _launch(program: KernelProgram, problem: Problem, device: Device, index: int) -> tuple[Callable[..., int], str]:

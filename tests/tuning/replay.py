@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from autotopk.candidate import Candidate
-from autotopk.device import cpu_device
+from autotopk.device import Device, cpu_device
 from autotopk.problem import Problem
 from autotopk.tuning.candidates import candidates
 from autotopk.tuning.compile_pool import CompilePool
@@ -82,25 +82,27 @@ def run_session(
     *,
     effort: str = "quick",
     incumbent: Winner | None = None,
-    first: Sequence[Candidate] = (),
     share_s: float = 1e9,
     code: str | None = None,
     baseline: str = "aten",
     tell: Callable[[Event], None] = lambda event: None,
+    device: Device = DEVICE,
+    workload: Workload = WORKLOAD,
+    strategies: Sequence[str] = ("torch_fallback",),
 ) -> WorkloadResult:
-    """One session over `WORKLOAD` between the configurations of torch_fallback, whose operators have that code."""
-    environment = replace(environment_of(DEVICE), baseline=baseline)
-    problem = WORKLOAD.problem("cpu")
-    space = candidates(problem, DEVICE, ["torch_fallback"])
-    with closing(CompilePool(DEVICE)) as pool, pytest.MonkeyPatch.context() as patch:
+    """One session over a workload between the candidates of some strategies; torch's operators have that code."""
+    environment = replace(environment_of(device), baseline=baseline)
+    problem = workload.problem(device.type)
+    space = candidates(problem, device, strategies)
+    with closing(CompilePool(device)) as pool, pytest.MonkeyPatch.context() as patch:
         if code is not None:
             patch.setattr("autotopk.strategy.python_digest", lambda file: code)
         context = Context(
-            device=DEVICE,
+            device=device,
             environment=environment,
             effort=EFFORTS[effort],
             store=store,
-            run=store.begin_run(DEVICE, environment, {}),
+            run=store.begin_run(device, environment, {}),
             worker=worker,
             pool=pool,
             until=time.monotonic() + 60,
@@ -109,10 +111,10 @@ def run_session(
         session = Session(
             context=context,
             index=0,
-            workload=WORKLOAD,
+            workload=workload,
             problem=problem,
             candidates=space,
-            first=first,
+            first=(),
             incumbent=incumbent,
             share_s=share_s,
         )

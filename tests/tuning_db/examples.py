@@ -1,9 +1,12 @@
 """Measurements and winners, made up: one with named differences, or many by hypothesis."""
 
 import os
+import sqlite3
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -15,6 +18,7 @@ from autotopk.identity import Identity
 from autotopk.key import TuningKey
 from autotopk.problem import DTYPE_BYTES
 from autotopk.tuning_db.records import Environment, Measurement, Winner
+from autotopk.tuning_db.store import Store
 
 CPU = Device("cpu", "a CPU", processors=4)
 ATEN = Environment("580.1", "13.0", "2.12.0", "3.7.0", "absent", "3.11.7", "0.1.0", baseline="aten")
@@ -145,3 +149,36 @@ def unprivileged() -> Iterator[None]:
         yield
     finally:
         os.seteuid(user)
+
+
+def ask(path: Path, query: str) -> list[Any]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        return connection.execute(query).fetchall()
+
+
+def filled(path: Path, *measured: Measurement) -> Path:
+    """A database that holds these measurements of the H100."""
+    with Store.open(path) as opened:
+        opened.record(opened.begin_run(H100, ATEN, {}), measured)
+    return path
+
+
+SCHEMA_1 = Path(__file__).parent / "schema_1"
+"""A tuning database and a winners file of version 0.1, as SQL: 30 measurements of two devices."""
+
+
+def written_by_0_1(path: Path) -> Path:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript((SCHEMA_1 / "tuning.sql").read_text())
+    return path
+
+
+MANY = [winner(device=device, key=replace(KEY, rows=rows)) for device in (H100, CPU) for rows in range(1, 41)]
+LATER = [replace(one, time_us=3.5) for one in MANY]
+"""Winners of two devices, and the same measured later."""
+
+
+def checksums_hold(path: Path) -> bool:
+    """Whether `sha256sum -c` is content."""
+    command = ["sha256sum", "--check", "--strict", f"{path.name}.sha256"]
+    return subprocess.run(command, cwd=path.parent, capture_output=True).returncode == 0

@@ -2,46 +2,24 @@
 
 import json
 import os
-import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, replace
-from itertools import cycle
-from multiprocessing import get_context
-from multiprocessing.synchronize import Event
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotopk.candidate import Candidate
-from autotopk.device import H100, Device
+from autotopk.device import H100
 from autotopk.errors import ArtifactError
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Winner
 from autotopk.tuning_db.store import Store
-from tests.tuning_db.examples import CPU, KEY, unprivileged, winner, winners
-
-MANY = [winner(device=device, key=replace(KEY, rows=rows)) for device in (H100, CPU) for rows in range(1, 41)]
-LATER = [replace(one, time_us=3.5) for one in MANY]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "winners.sqlite"
-
-
-@pytest.fixture
-def published(path: Path) -> Path:
-    artifact.publish(MANY, path)
-    return path
+from tests.tuning_db.examples import CPU, KEY, MANY, checksums_hold, unprivileged, winner, winners
 
 
 def edit(path: Path, *statements: str, digest: bool = True) -> None:
@@ -52,12 +30,6 @@ def edit(path: Path, *statements: str, digest: bool = True) -> None:
         if digest:
             rows = [*artifact._device_rows(connection), *artifact._rows(connection)]
             connection.execute("UPDATE digest SET sha256 = ?", [artifact._digest(rows)])
-
-
-def checksums_hold(path: Path) -> bool:
-    """Whether `sha256sum -c` is content."""
-    command = ["sha256sum", "--check", "--strict", f"{path.name}.sha256"]
-    return subprocess.run(command, cwd=path.parent, capture_output=True).returncode == 0
 
 
 # What is published -------------------------------------------------------------------------------------------------
@@ -317,53 +289,6 @@ def test_rows_that_do_not_fit_each_other_are_refused(published: Path, statement:
         artifact.read(published)
 
 
-# Files of version 0.1 ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def format_1(path: Path) -> Path:
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript((Path(__file__).parent / "schema_1" / "winners.sql").read_text())
-    return path
-
-
-def test_format_1_is_read(format_1: Path) -> None:
-    with closing(sqlite3.connect(format_1)) as connection:
-        rows = connection.execute(f"SELECT * FROM winner ORDER BY {artifact.KEY}").fetchall()
-    found = artifact.read(format_1)
-    assert len(found) == len(rows) == 5
-    for one, row in zip(found, rows, strict=True):
-        device, dtype, rows_, cols, k, order, strategy, config, version, *rest = row
-        time_us, baseline_us, ratio, baseline, measured_at, runner_up, gap, slowdown = rest
-        assert (one.device.fingerprint, one.key.dtype, one.key.sorted) == (device, dtype, order)
-        assert (one.key.rows, one.key.cols, one.key.k) == (rows_, cols, k)
-        assert (one.candidate, one.identity.code) == (Candidate(strategy, config), f"version {version}")
-        assert (one.time_us, one.baseline_us, one.ratio, one.baseline) == (time_us, baseline_us, ratio, baseline)
-        assert (one.measured_at, one.gap, one.adversarial_slowdown) == (measured_at, gap, slowdown)
-        assert (one.runner_up and str(one.runner_up)) == runner_up
-    assert {one.device for one in found} == {H100, Device("cpu", "a CPU", processors=4)}
-
-
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [("device", "'some GPU'"), ("config", "'['"), ("version", "NULL"), ("runner_up", "'a b'"), ("worst_ratio", "0")],
-)
-def test_bad_value_in_format_1_is_named(format_1: Path, column: str, value: str) -> None:
-    with closing(sqlite3.connect(format_1, isolation_level=None)) as connection:
-        connection.execute(f"UPDATE winner SET {column} = {value} WHERE device LIKE 'cuda%'")
-        connection.execute("UPDATE digest SET sha256 = ?", [artifact._digest(artifact._rows(connection))])
-    with pytest.raises(ArtifactError, match=rf"{column} is .*, not "):
-        artifact.read(format_1)
-
-
-def test_format_1_becomes_format_2_when_published_again(format_1: Path) -> None:
-    before = artifact.read(format_1)
-    artifact.publish(before, format_1)
-    assert artifact.read(format_1) == before
-    with closing(sqlite3.connect(format_1)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (artifact.FORMAT,)
-
-
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("pristine") / "winners.sqlite"
@@ -384,93 +309,3 @@ def test_flipped_bits_cost_the_file_or_nothing(pristine: Path, data: st.DataObje
         assert artifact.read(damaged) == artifact.read(pristine)
     except ArtifactError:
         pass
-
-
-# Readers beside publishers -----------------------------------------------------------------------------------------
-
-
-def test_reading_changes_nothing_and_needs_no_right_to_write(public: Path) -> None:
-    path = public / "winners.sqlite"
-    artifact.publish(MANY, path)
-    before = {file: file.read_bytes() for file in public.iterdir()}
-    path.chmod(0o444)
-    public.chmod(0o555)
-    with unprivileged():
-        assert len(artifact.read(path)) == len(MANY)
-    assert {file: file.read_bytes() for file in public.iterdir()} == before
-
-
-def test_no_lock_stops_a_reader(published: Path) -> None:
-    with closing(sqlite3.connect(published, isolation_level=None)) as connection:
-        connection.execute("BEGIN EXCLUSIVE")
-        assert len(artifact.read(published)) == len(MANY)
-
-
-def test_publishers_of_one_folder_take_turns(published: Path) -> None:
-    with ThreadPoolExecutor() as pool:
-        with artifact._exclusive(published.parent):
-            other = pool.submit(artifact.publish, LATER, published)
-            with pytest.raises(TimeoutError):
-                other.result(timeout=0.5)
-            assert {one.time_us for one in artifact.read(published)} == {2.5}
-        other.result(timeout=30)
-    assert {one.time_us for one in artifact.read(published)} == {3.5}
-
-
-def keep_publishing(path: Path, stop: Event) -> None:
-    for found in cycle([LATER, MANY]):
-        artifact.publish(found, path)
-        if stop.is_set():
-            return
-
-
-def test_readers_see_one_publication_or_the_other(published: Path) -> None:
-    context = get_context("spawn")
-    stop = context.Event()
-    publishers = [context.Process(target=keep_publishing, args=(published, stop)) for _ in range(2)]
-    for publisher in publishers:
-        publisher.start()
-    seen: set[float] = set()
-    reads = 0
-    while reads < 100 or len(seen) < 2:
-        times = {one.time_us for one in artifact.read(published)}
-        assert len(times) == 1
-        seen |= times
-        reads += 1
-        assert all(publisher.is_alive() for publisher in publishers)
-    stop.set()
-    for publisher in publishers:
-        publisher.join(30)
-        assert publisher.exitcode == 0
-    assert checksums_hold(published)
-    assert len(os.listdir(published.parent)) == 3
-
-
-@pytest.mark.parametrize("replaced", [0, 1, 2])
-def test_publisher_that_dies_leaves_winners_and_no_wrong_checksum(
-    published: Path, monkeypatch: pytest.MonkeyPatch, replaced: int
-) -> None:
-    replace_file, left = os.replace, iter(range(replaced))
-
-    def die(source: Any, target: Any) -> None:
-        if next(left, None) is None:
-            raise OSError("power cut")
-        replace_file(source, target)
-
-    monkeypatch.setattr(os, "replace", die)
-    with pytest.raises(ArtifactError, match="power cut"):
-        artifact.publish(LATER, published)
-    assert {one.time_us for one in artifact.read(published)} == {3.5 if replaced else 2.5}
-    assert not published.with_name("winners.sqlite.sha256").exists()
-
-
-def test_importing_it_loads_no_sqlalchemy() -> None:
-    heavy = "{'sqlalchemy', 'optuna', 'triton', 'tilelang'}"
-    code = f"import sys, autotopk.tuning_db.artifact; assert not {heavy} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
-
-
-def test_copied_file_reads_alone(published: Path, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    copy = shutil.copy(published, tmp_path / "elsewhere" / "winners.sqlite")
-    assert artifact.read(Path(copy)) == artifact.read(published)
