@@ -27,7 +27,7 @@ def code_digest(cubin: bytes, symbol: str) -> str:
 
 
 def _loaded(cubin: bytes, symbol: str) -> Iterator[tuple[str, bytes]]:
-    """(name, content) of the sections that are loaded, and of those that tell the driver how a kernel is launched."""
+    """(name, content) of the sections that are loaded, and of those that describe its launch to the driver."""
     header = _HEADER.unpack_from(cubin)
     if header[0][:5] != b"\x7fELF\x02":
         raise ValueError("no ELF file of 64 bits")

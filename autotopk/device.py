@@ -15,7 +15,7 @@ class Device:
     """A model of processor, not one specimen: two equal machines give equal `Device`s.
 
     The driver is left out on purpose: it changes under a deployment without changing the best kernel much, and is
-    kept beside each measurement instead. Memory tells apart boards that share a name.
+    recorded beside each measurement instead. Memory distinguishes boards that share a name.
     """
 
     type: str

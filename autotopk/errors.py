@@ -2,7 +2,7 @@
 
 
 class AutotopkWarning(UserWarning):
-    """Something went wrong that costs speed, never an answer."""
+    """Something went wrong that costs speed, never a result."""
 
 
 class AutotopkError(Exception):
@@ -38,4 +38,4 @@ class DatabaseError(AutotopkError, RuntimeError):
 
 
 class MeasurementError(AutotopkError, RuntimeError):
-    """A candidate gave a wrong answer, crashed, timed out or could not be timed."""
+    """A candidate returned a wrong result, crashed, timed out or could not be timed."""

@@ -1,4 +1,4 @@
-"""A compiled kernel as a record, the source it is compiled from, and the folder that keeps compiled ones."""
+"""A compiled kernel as a record, the source it is compiled from, and the folder that caches compiled ones."""
 
 import hashlib
 import json
@@ -39,9 +39,9 @@ def scalars(problem: Problem) -> dict[str, int]:
 
 def kernel_symbol(family: str, problem: Problem, *, sorted: bool) -> str:
     """What profilers show: who runs, and what it does, as in autotopk_lane_merge_topk_bfloat16_largest_sorted."""
-    answer = "topk_indices" if problem.indices_only else "topk"
+    operation = "topk_indices" if problem.indices_only else "topk"
     direction = "largest" if problem.largest else "smallest"
-    return "_".join(["autotopk", family, answer, problem.dtype, direction, "sorted" if sorted else "any_order"])
+    return "_".join(["autotopk", family, operation, problem.dtype, direction, "sorted" if sorted else "any_order"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class KernelSource(ABC):
         """Compile for a compute capability (90 for 9.0), needing no GPU. Raises BuildError."""
 
     def cache_path(self, arch: int) -> Path:
-        """Where the compiled kernel is kept."""
+        """Where the compiled kernel is cached."""
         return settings.kernel_dir() / f"{digest(FORMAT, arch, self.cache_key())}.kernel"
 
     def cached(self, arch: int) -> Kernel | None:

@@ -26,7 +26,7 @@ class Problem:
 
     Strides and `vector` are in elements. The columns of a row are adjacent in memory, or the rows are side by side:
     `inner` of them begin at adjacent addresses, their columns `col_stride` apart, and groups of them are `row_stride`
-    apart. So lies a contiguous tensor seen along another dimension than its last, and so lies the answer to it; all
+    apart. That is the layout of a contiguous tensor along another dimension than its last, and of the outputs; all
     offsets into both fit 32 bits.
 
     `vector` is the largest power of two, at most 16 bytes, that divides the address, `row_stride` and `cols`: the
@@ -43,7 +43,7 @@ class Problem:
     row_stride: int = 0
     vector: int = 1
     indices_only: bool = False
-    """The answer is int32 indices alone, which only some strategies write."""
+    """The output is int32 indices alone, which only some strategies write."""
     aligned: bool = False
     """The first row begins at a multiple of 16 bytes."""
     inner: int = 1

@@ -1,4 +1,4 @@
-"""The plugin contract: what a strategy must answer so that it can be tuned, chosen, built and launched.
+"""The plugin contract: what a strategy must provide so that it can be tuned, chosen, built and launched.
 
 A strategy is one folder (or one module of another distribution) that defines an instance named `strategy`.
 Third parties register theirs in the entry-point group `autotopk.strategies`.
@@ -31,7 +31,7 @@ RENAMED = {"space": "shortlist", "default": "heuristic"}
 
 @dataclass(frozen=True)
 class HostProgram:
-    """A strategy's answer made of torch operators."""
+    """A program made of torch operators."""
 
     run: Callable[["Tensor"], tuple["Tensor", "Tensor"]]
     """(rows, cols) input to (rows, k) values and (rows, k) int64 indices, both contiguous."""
@@ -57,7 +57,7 @@ class HostProgram:
 
 @dataclass(frozen=True)
 class KernelProgram:
-    """A strategy's answer made of one launch of one kernel."""
+    """A program made of one launch of one kernel."""
 
     source: KernelSource
     grid: tuple[int, int, int]

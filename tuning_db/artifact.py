@@ -253,19 +253,19 @@ def _write_database(winners: Iterable[Winner], path: Path) -> None:
 def _json(winners: tuple[Winner, ...]) -> str:
     """For people: knobs as an object, devices once."""
     devices = {winner.device.fingerprint: asdict(winner.device) for winner in winners}
-    told = [
+    listed = [
         {
             **asdict(winner),
             "device": winner.device.fingerprint,
-            "candidate": _told(winner.candidate),
-            "runner_up": winner.runner_up and _told(winner.runner_up),
+            "candidate": _as_object(winner.candidate),
+            "runner_up": winner.runner_up and _as_object(winner.runner_up),
         }
         for winner in winners
     ]
-    return json.dumps({"format": FORMAT, "devices": devices, "winners": told}, indent=2) + "\n"
+    return json.dumps({"format": FORMAT, "devices": devices, "winners": listed}, indent=2) + "\n"
 
 
-def _told(candidate: Candidate) -> dict[str, object]:
+def _as_object(candidate: Candidate) -> dict[str, object]:
     return {"strategy": candidate.strategy, "knobs": candidate.knobs}
 
 

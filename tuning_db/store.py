@@ -78,7 +78,7 @@ class Store:
         self.close()
 
     def begin_run(self, device: Device, environment: Environment, arguments: Mapping[str, object]) -> int:
-        """Note that a tuner starts, with what it was asked (as JSON); the answer is the run's number in this file."""
+        """Note that a tuner starts, with its arguments (as JSON). Returns the run's number in this file."""
         columns = {"uuid": uuid4().hex, "arguments": dict(arguments), "started": _now()}
         with self._transaction(WRITE) as session:
             return rows.run_id(session, rows.RunRecord(rows.device_columns(device), asdict(environment), columns))
@@ -110,7 +110,7 @@ class Store:
             return [rows.evidence_of(row) for row in session.execute(rows.select_evidence(device, key))]
 
     def derive_winners(self, device: str | None = None) -> list[Winner]:
-        """Derive the winners of one device, or of all, again (see `winners.derive`), and keep them."""
+        """Derive the winners of one device, or of all, again (see `winners.derive`), and store them."""
         with self._transaction(WRITE) as session:
             rows.replace_winners(session, device)
             return rows.read_winners(session, device)
@@ -128,7 +128,7 @@ class Store:
     def merge(self, other: Path) -> int:
         """Add the measurements of another tuning database that this one lacks, and derive all winners again.
 
-        Answers how many were new. Raises DatabaseError also where the other file cannot be read.
+        Returns how many were new. Raises DatabaseError also where the other file cannot be read.
         """
         with Store.open(other, read_only=True) as source, source._transaction(READ) as session:
             runs = list(rows.read_runs(session))

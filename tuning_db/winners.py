@@ -51,7 +51,7 @@ def derive(evidence: Iterable[Evidence], incumbents: Iterable[Winner] = ()) -> d
 
 
 def winner_of(evidence: Evidence, runner_up: Candidate | None, gap: float | None) -> Winner:
-    """A measurement told as the winner it became."""
+    """A measurement as the winner it became."""
     one = evidence.measurement
     return Winner(
         device=one.device,

@@ -57,7 +57,9 @@ def tune(
     budget: Annotated[float | None, typer.Option(min=0, help="Seconds to stop after.")] = None,
     device: RunsOn = None,
     db: Database = None,
-    from_misses: Annotated[Path | None, typer.Option(help="Tune what AUTOTOPK_MISSES=FILE kept.")] = None,
+    from_misses: Annotated[
+        Path | None, typer.Option(help="Tune the problems that AUTOTOPK_MISSES=FILE recorded.")
+    ] = None,
 ) -> None:
     """Measure what is fastest here and publish it to `autotopk.topk`; by default tag seeds (GPU) or ci (CPU)."""
     from autotopk import settings

@@ -87,7 +87,7 @@ def usual(device: "torch.device") -> "list[Workload]":
 
 
 def missed(path: Path, device: Device) -> "list[Workload]":
-    """The problems of a device that AUTOTOPK_MISSES kept, the commonest first. Raises SelectionError."""
+    """The problems of a device in a file that AUTOTOPK_MISSES named, the commonest first. Raises SelectionError."""
     from autotopk.workloads import Workload
 
     counts: Counter[Workload] = Counter()

@@ -28,7 +28,7 @@ HOST_ROUNDS = 3
 """The same for host time on a GPU; each round is the best of ten bursts."""
 
 CHECKED = ("random", "all_equal", "narrow", "one_radix_bin", "ties", "minus_inf_padding", "nan", "descending")
-"""The inputs that answers are checked on, as far as the dtype has them."""
+"""The inputs that results are checked on, as far as the dtype has them."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Row:
     torch_host_us: float
     exact: bool
     problems: tuple[str, ...]
-    """What is wrong with the answers where they are not exact."""
+    """What is wrong with the results where they are not exact."""
     cold: bool
     """Whether the inputs together exceed the L2."""
 
@@ -139,7 +139,7 @@ def document(rows: Sequence[Row], device: torch.device, command: str) -> dict[st
 
 
 def _problems(run: timing.Run, workload: Workload, device: torch.device) -> Iterable[str]:
-    """What is wrong with the answers, each after the name of its input."""
+    """What is wrong with the results, each after the name of its input."""
     dtype, shape = getattr(torch, workload.dtype), (workload.rows, workload.cols, workload.k)
     for name in CHECKED:
         if name in inputs.names_for(dtype):

@@ -50,7 +50,7 @@ def config_words(config: Mapping[str, object]) -> str:
 
 
 def tune_report(report: TuneReport) -> Iterator[RenderableType]:
-    """What a run of the tuner came to: winners, failures, and where all that is kept."""
+    """What a run of the tuner came to: winners, failures, and the files that hold them."""
     if winners := [result.winner for result in report.results if result.winner]:
         yield from winners_tables(winners, "winners")
     for result in report.results:
@@ -58,7 +58,7 @@ def tune_report(report: TuneReport) -> Iterator[RenderableType]:
             yield f"[red]{result.workload}: {escape(result.error or 'failed')}[/]"
     counts = ", ".join(f"{count} {status}" for status, count in report.counts().items()) or "nothing new to measure"
     yield f"{report.outcome} after {report.elapsed_s:.0f} s: {counts}"
-    yield f"winners published to {report.winners_path}, measurements kept in {report.store_path}"
+    yield f"winners published to {report.winners_path}, measurements recorded in {report.store_path}"
     if open_ := sum(result.outcome in ("partial", "skipped") for result in report.results):
         yield f"{open_} workloads are not done; the same command again goes on from here"
 
@@ -131,7 +131,7 @@ def bench_table(rows: Sequence[Row]) -> Table:
 
 
 def bench_summary(rows: Sequence[Row]) -> Iterator[str]:
-    """Geometric mean and worst ratio, and every wrong answer."""
+    """Geometric mean and worst ratio, and every wrong result."""
     for summary in summaries(rows):
         order = "sorted" if summary.sorted else "any order"
         yield (

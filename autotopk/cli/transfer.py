@@ -59,7 +59,7 @@ def measurements(database: Path | None, device: str | None) -> tuple[list[Measur
 
 
 def export(winners: Sequence[Winner], path: Path) -> list[Path]:
-    """Publish winners; answers the files written, the artifact first. Raises ArtifactError."""
+    """Publish winners. Returns the files written, the artifact first. Raises ArtifactError."""
     if not winners:
         raise ArtifactError(f"there are no winners to write to {path}; `autotopk tune` makes some")
     artifact.publish(winners, path)
@@ -69,7 +69,7 @@ def export(winners: Sequence[Winner], path: Path) -> list[Path]:
 def import_measurements(other: Path, database: Path | None) -> tuple[int, list[Winner]]:
     """Merge another tuning database into ours and publish the user's winners again.
 
-    Answers how many measurements were new, and the winners. Raises DatabaseError, ArtifactError.
+    Returns how many measurements were new, and the winners. Raises DatabaseError, ArtifactError.
     """
     from autotopk.tuning_db.store import Store
 

@@ -53,7 +53,7 @@ def _places() -> Iterator[Path]:
 
 
 def reasons_missing() -> list[str]:
-    """What keeps nvcc from running, each with what to install; empty where it can run."""
+    """What prevents nvcc from running, each with what to install; empty where it can run."""
     reasons = []
     if find() is None:
         reasons.append(f"nvcc is not found: {HELP}")

@@ -1,1 +1,1 @@
-"""What a right answer is, and the inputs to try it on."""
+"""What a right result is, and the inputs to try it on."""

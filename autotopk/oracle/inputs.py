@@ -176,7 +176,7 @@ def _huge_range(r: _Request) -> Tensor:
 
 
 def _extremes(r: _Request) -> Tensor:
-    """The ends of the dtype and their neighbours; for int64 also values that a double cannot tell apart."""
+    """The ends of the dtype and their neighbours; for int64 also values that become one as doubles."""
     if r.dtype.is_floating_point:
         info = torch.finfo(r.dtype)
         largest, tiny = info.max, info.smallest_normal

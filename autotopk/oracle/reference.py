@@ -1,4 +1,4 @@
-"""The oracle: what a right answer of top-k is, and what is wrong with one that is not."""
+"""The oracle: what a right result of top-k is, and what is wrong with one that is not."""
 
 import torch
 from torch import Tensor
@@ -17,15 +17,15 @@ def problems_with(
     largest: bool = True,
     sorted: bool = True,
 ) -> list[str]:
-    """What is wrong with `values` and `indices` as the top `k` of `x` along `dim`; empty for a right answer.
+    """What is wrong with `values` and `indices` as the top `k` of `x` along `dim`; empty for a right result.
 
-    Right is: dtype, shape, device and contiguity of torch.topk's answer; its values as a multiset of every row, under
+    Right is: dtype, shape, device and contiguity of torch.topk's result; its values as a multiset of every row, under
     == with NaN equal to NaN, in order with NaN above everything, or in torch.topk's own order, where `sorted`; distinct
     indices in range; every value with the bits of `x[index]`. Which of equal values is returned, and so the sign of a
     zero, is free. (For some k, torch.topk on CUDA puts NaNs whose sign bit is set behind everything else.)
 
     Rows are counted over the dimensions other than `dim`, flattened. Works where the tensors are, in memory
-    proportional to `x`. Raises what torch.topk raises where the question itself has no answer.
+    proportional to `x`. Raises what torch.topk raises for the same arguments.
     """
     x = x.detach()
     expected = torch.topk(x, k, dim, largest, True).values

@@ -28,8 +28,8 @@ def _always(*_: object) -> bool:
     return True
 
 
-# Cheap tests of what makes a tensor more than its data. Where a later torch has no such private function, the answer
-# is always "more", and torch.topk serves.
+# Cheap tests of what makes a tensor more than its data. Where a later torch has no such private function,
+# every tensor counts as more, and torch.topk serves.
 _is_compiling = torch.compiler.is_compiling
 _overridden: Callable[[object], bool] = getattr(torch._C, "_has_torch_function_unary", _always)
 _dispatch_modes: Callable[[], object] = getattr(torch._C, "_len_torch_dispatch_stack", _always)
@@ -41,7 +41,7 @@ _strided = torch.strided
 
 
 def is_plain(input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> bool:
-    """Whether a tensor is no more than its data, and the arguments are of the very types that plans are kept by."""
+    """Whether a tensor is no more than its data, and the arguments have the very types of plan keys."""
     return not (
         type(k) is not int  # 2.0 and True would find the plans of 2 and 1
         or type(dim) is not int
@@ -99,14 +99,14 @@ def topk(
         return Result(planned[0](input))
     except Exception as error:
         if planned[1] is None:
-            raise  # torch's own answer to the arguments
+            raise  # what torch.topk itself raises
         return _after_failure(error, planned[1], key, input, k, dim, largest, sorted)
 
 
 def _topk_of_torch(
     input: Tensor, k: int, dim: int, largest: bool, sorted: bool, out: tuple[Tensor, Tensor] | None
 ) -> Any:
-    """torch.topk, except that fitting plain outputs are filled from our own answer."""
+    """torch.topk, except that fitting plain outputs are filled from our own results."""
     if out is None:
         return torch.topk(input, k, dim, largest, sorted)
     if _fits_plainly(out, input):

@@ -1,4 +1,4 @@
-"""Which kernel answers a problem: the measured winner where there is one, else the best substitute.
+"""Which kernel serves a problem: the measured winner where there is one, else the best substitute.
 
 The order of choice, followed line by line in `choices`:
 
@@ -61,7 +61,7 @@ def choose(problem: Problem, device: Device, *, force: str | None = None, runtim
 def choices(
     problem: Problem, device: Device, *, force: str | None = None, runtime: Runtime = default
 ) -> Iterator[Choice]:
-    """Everything that could answer, best first; the last one is torch.topk, but for rows side by side.
+    """Everything that could serve, best first; the last one is torch.topk, but for rows side by side.
 
     Args:
         problem: what is asked.

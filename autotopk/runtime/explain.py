@@ -65,13 +65,11 @@ def explain(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: 
     """What `topk` would run for these arguments, by which step of the order of choice.
 
     Raises:
-        ValueError: torch.topk answers itself (0-d, empty, k = 0, bad arguments, other dtypes and devices).
+        ValueError: the call goes to torch.topk (0-d, empty, k = 0, bad arguments, other dtypes and devices).
     """
     layout = Layout.of(input, k, dim, largest, sorted)
     if layout is None:
-        raise ValueError(
-            f"torch.topk answers k={k}, dim={dim} of a {input.dtype} tensor of {tuple(input.shape)} itself"
-        )
+        raise ValueError(f"k={k}, dim={dim} of a {input.dtype} tensor of {tuple(input.shape)} goes to torch.topk")
     device = device_of(input.device)
     explanations = (
         Explanation(way.problem, device, choice)

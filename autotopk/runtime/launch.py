@@ -125,7 +125,7 @@ def _bind_kernel(
 
 
 def _contiguous(size: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor; torch's own first answer takes 10 ms."""
+    """The strides of a contiguous tensor; asking torch takes 10 ms the first time."""
     return tuple(prod(size[dim + 1 :]) for dim in range(len(size)))
 
 
@@ -174,7 +174,7 @@ _functions: dict[tuple[bytes, str, int], int] = {}
 
 
 def _function(kernel: Kernel, index: int) -> int:
-    """The CUfunction of a kernel on a device, loaded once and kept for the life of the process."""
+    """The CUfunction of a kernel on a device, loaded once in the life of the process."""
     key = (kernel.cubin, kernel.symbol, index)
     if key not in _functions:
         _functions[key] = driver.load_function(kernel.cubin, kernel.symbol, kernel.shared_bytes, kernel.cluster)

@@ -27,7 +27,7 @@ class Layout:
 
     @classmethod
     def of(cls, x: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> "Layout | None":
-        """None where torch.topk must answer itself: 0-d, empty, k = 0, bad arguments, other dtypes and devices."""
+        """None where the call must go to torch.topk: 0-d, empty, k = 0, bad arguments, other dtypes and devices."""
         dtype = str(x.dtype).removeprefix("torch.")
         if x.dim() == 0 or x.numel() == 0 or not -x.dim() <= dim < x.dim():
             return None
@@ -45,9 +45,10 @@ class Layout:
         return cls(problem, (*batch, k), dim % x.dim() - x.dim(), copied=row_stride is None)
 
     def beside(self, x: Tensor) -> "Layout | None":
-        """The same tensor seen, without a copy, as rows side by side; None where it does not lie so, or need not.
+        """The same tensor seen as rows side by side, without a copy.
 
-        None also where an offset into it or the answer would not fit 32 bits: kernels need not care.
+        None where the tensor has no such layout, where its rows are adjacent in memory anyway, and where an offset
+        into it or into the outputs would not fit 32 bits.
         """
         if self.dim == -1 and not self.copied:
             return None

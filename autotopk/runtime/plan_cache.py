@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 P = TypeVar("P")
 
 MAX_PLANS = 1 << 14
-"""Plans kept; when shapes change without end, all are dropped and the live ones made again."""
+"""Most plans; when shapes change without end, all are dropped and the live ones made again."""
 
 
 class PlanCache(dict[Any, P], Generic[P]):

@@ -51,7 +51,7 @@ class Compiled:
 
 
 class CompilePool:
-    """The compile pool of one device; kernels are told apart by where they are cached, and built once."""
+    """The compile pool of one device; kernels are identified by their cache file, and built once."""
 
     def __init__(self, device: Device, *, preload: Sequence[str] = (), processes: int | None = None) -> None:
         """Set up; processes start with the first kernel.

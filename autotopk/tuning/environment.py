@@ -30,7 +30,7 @@ def environment_of(device: Device) -> Environment:
 
 
 def _driver() -> str:
-    """The NVIDIA driver's version; where the kernel does not tell it, the CUDA version that it supports."""
+    """The NVIDIA driver's version; where the operating system does not have it, the CUDA version that it supports."""
     try:
         if found := re.search(r"\b\d+\.\d+(\.\d+)?\b", NVIDIA_DRIVER.read_text()):
             return found[0]

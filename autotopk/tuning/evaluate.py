@@ -23,7 +23,7 @@ from autotopk.tuning.candidates import program_of
 from autotopk.tuning.timing import Sample, Timer, random_inputs, timer_for
 
 GATE_INPUTS = ("all_equal", "narrow", "ties", "ascending", "minus_inf_padding", "infinities", "nan", "few_nan")
-"""What every candidate must answer rightly before it is timed, besides random data of the full size."""
+"""What every candidate must return right results for before it is timed, besides random data of the full size."""
 
 GATE_BYTES = 32 << 20
 """Largest input of those: rows are cut to fit, so that the check stays cheap on large shapes."""
@@ -35,7 +35,7 @@ Run = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 class WrongAnswerError(AutotopkError):
-    """A candidate's answer differs from torch.topk's."""
+    """A candidate's result differs from torch.topk's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Evaluator:
         return self._samples[candidate]()
 
     def adversarial_slowdown(self, candidate: Candidate) -> float:
-        """The slowest adversarial input as a ratio to random input; the answers to all of them are checked.
+        """The slowest adversarial input as a ratio to random input; the results of all of them are checked.
 
         Spoils the inputs: ask nothing after it. Raises what `screen` raises.
         """

@@ -1,4 +1,4 @@
-"""What a tuner tells while it works, and its report at the end."""
+"""The events of a tuner at work, and its report at the end."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

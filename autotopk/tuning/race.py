@@ -70,7 +70,7 @@ def survivors(
 class Race(Generic[Contender]):
     """Rounds between contenders until the leader is separated from, or tied with, everyone else.
 
-    A contender that the leader is separated from retires; what it ran is kept. None of that before `min_rounds`.
+    A contender that the leader is separated from retires, not before `min_rounds`; its times stay in the results.
     """
 
     contenders: Sequence[Contender]

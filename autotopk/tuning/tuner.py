@@ -66,7 +66,7 @@ def tune(
         strategies: names of those to measure, by default all.
         preload: modules imported in every process, for strategies that register themselves.
         timeout_s: longest turn of one candidate.
-        on_event: is told what happens.
+        on_event: is called with every event.
 
     Raises:
         DatabaseError: the tuning database cannot be opened or written.
@@ -102,7 +102,7 @@ def tune(
 
 @dataclass
 class TuningRun:
-    """The workloads of a run, one session after another, and the compile pool kept ahead of them."""
+    """The workloads of a run, one session after another, with the compile pool ahead of them."""
 
     context: Context
     workloads: Sequence[Workload]

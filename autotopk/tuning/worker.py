@@ -129,7 +129,7 @@ class Worker:
 
     def _request(self, timeout_s: float, method: str, *arguments: Any) -> Reply[Any]:
         assert self._connection is not None
-        with contextlib.suppress(BrokenPipeError):  # its end is told by `_receive`
+        with contextlib.suppress(BrokenPipeError):  # `_receive` reports its end
             self._connection.send((method, arguments))
         return self._receive(timeout_s)
 

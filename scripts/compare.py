@@ -1,0 +1,165 @@
+"""Is one checkout as fast as another? `python scripts/compare.py OLD NEW FILE [--tag TAG]...` asks both in turn.
+
+Each checkout serves `autotopk.topk` in a process of its own on one GPU. In every round both are sampled once, in a new
+shuffled order, so that clocks and heat disturb them alike; a shape's ratio is the median over rounds of NEW's time over
+OLD's. Winners are those that OLD_DB and NEW_DB name, as AUTOTOPK_DB does; host times are of whole calls.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import geometric_mean, median
+from typing import Any
+
+from rich.progress import track
+
+from autotopk.tuning.race import estimate
+from autotopk.workloads import Workload, tagged
+
+ROUNDS = 15
+
+SERVER = r"""
+import json, sys, time, warnings
+from itertools import cycle, islice
+import torch
+import autotopk
+warnings.simplefilter("ignore")
+INPUT_BYTES, MAX_INPUTS = 200_000_000, 40
+torch.manual_seed(0)
+stream, graph, calls, call, x = torch.cuda.Stream(), None, 1, None, None
+
+def open_shape(rows, cols, k, dtype, order):
+    global graph, calls, call, x
+    graph = x = None
+    torch.cuda.empty_cache()
+    dtype = getattr(torch, dtype)
+    count = max(1, min(MAX_INPUTS, INPUT_BYTES // (rows * cols * dtype.itemsize) + 1))
+    xs = [torch.randn(rows, cols, device="cuda").to(dtype) for _ in range(count)]
+    call, x, calls = (lambda y: autotopk.topk(y, k, sorted=order)), xs[0], max(len(xs), 10)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        for y in xs[:3]:
+            call(y)
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for y in islice(cycle(xs), calls):
+                call(y)
+    for _ in range(3):
+        sample()
+    choice = autotopk.explain(x, k, sorted=order)
+    return str(choice).splitlines()[1].strip()
+
+def sample():
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    with torch.cuda.stream(stream):
+        start.record(stream)
+        graph.replay()
+        end.record(stream)
+        end.synchronize()
+    return start.elapsed_time(end) * 1e3 / calls
+
+def host(burst=30):
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    for _ in range(burst):
+        call(x)
+    return (time.perf_counter() - begun) / burst * 1e6
+
+for line in sys.stdin:
+    method, *arguments = json.loads(line)
+    answer = {"open": open_shape, "sample": sample, "host": host}[method](*arguments)
+    print("=" + json.dumps(answer), flush=True)
+"""
+"""One checkout's end: answers each line of its input with a line. It uses what every version of autotopk has."""
+
+
+class Checkout:
+    """A process that serves one checkout."""
+
+    def __init__(self, folder: Path, winners: str | None) -> None:
+        variables = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+        if winners:
+            variables["AUTOTOPK_DB"] = winners
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SERVER], env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, *request: Any) -> Any:
+        """One request, one answer."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith("="):
+                return json.loads(line[1:])
+        raise RuntimeError(f"the process ended: exit code {self._process.wait()}")
+
+
+def compare(workload: Workload, old: Checkout, new: Checkout, draw: random.Random) -> dict[str, Any]:
+    """The times of both, and what is to be said of their ratio."""
+    shape = (workload.rows, workload.cols, workload.k, workload.dtype, workload.sorted)
+    runs = {one: one.ask("open", *shape) for one in (old, new)}
+    times: dict[tuple[str, Checkout], list[float]] = {}
+    for _ in range(ROUNDS):
+        for method in ("sample", "host"):
+            for one in draw.sample((old, new), 2):
+                times.setdefault((method, one), []).append(one.ask(method))
+    gpu = estimate(times["sample", new], times["sample", old])
+    host = estimate(times["host", new], times["host", old])
+    return {
+        "workload": str(workload),
+        "old": runs[old],
+        "new": runs[new],
+        "old_us": median(times["sample", old]),
+        "new_us": median(times["sample", new]),
+        "ratio": gpu.ratio,
+        "margin": gpu.margin,
+        "old_host_us": median(times["host", old]),
+        "new_host_us": median(times["host", new]),
+        "host_ratio": host.ratio,
+        "host_margin": host.margin,
+    }
+
+
+def told(rows: Sequence[dict[str, Any]]) -> str:
+    """The geometric means, and the shapes where NEW is slower by more than the margin and 1 %."""
+    gpu, host = (geometric_mean(row[name] for row in rows) for name in ("ratio", "host_ratio"))
+    lines = [f"{len(rows)} workloads, new over old in geometric mean: GPU time {gpu:.4f}, host time {host:.4f}"]
+    slower = [row for row in rows if row["ratio"] - 1 > max(0.01, row["margin"])]
+    lines += [
+        f"slower: {row['workload']}: {row['old_us']:.2f} -> {row['new_us']:.2f} us, {row['ratio']:.3f} "
+        f"+- {row['margin']:.3f}; {row['old']} -> {row['new']}"
+        for row in sorted(slower, key=lambda row: -row["ratio"])
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Compare, print what is to be said, and write every row."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("old", type=Path)
+    parser.add_argument("new", type=Path)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--tag", action="append", default=[])
+    options = parser.parse_args()
+    workloads = dict.fromkeys(one for tag in options.tag or ["seeds", "serving"] for one in tagged(tag))
+    old = Checkout(options.old, os.environ.get("OLD_DB"))
+    new = Checkout(options.new, os.environ.get("NEW_DB"))
+    draw = random.Random(0)
+    rows = [compare(workload, old, new, draw) for workload in track(list(workloads))]
+    command = " ".join(["python", *sys.argv])
+    document = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "command": command, "rows": rows}
+    options.file.write_text(json.dumps(document, indent=1) + "\n")
+    print(told(rows))
+
+
+if __name__ == "__main__":
+    main()
