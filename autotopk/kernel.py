@@ -121,21 +121,27 @@ class KernelSource(ABC):
 
     def cached(self, arch: int) -> Kernel | None:
         """The kernel in the cache, if a good one is there. Raises BuildError where the device files are not."""
-        try:
-            return Kernel.from_bytes(self.cache_path(arch).read_bytes())
-        except (OSError, DamagedKernelError):
-            return None
+        return _read(self.cache_path(arch))
 
     def load(self, arch: int) -> Kernel:
         """The kernel from the cache, else compiled and cached. Raises BuildError."""
-        if (found := self.cached(arch)) is not None:
+        path = self.cache_path(arch)  # before a compiler is imported, which may set environment variables
+        if (found := _read(path)) is not None:
             return found
         kernel = self.compile(arch)
         try:
-            write_atomically(self.cache_path(arch), kernel.to_bytes())
+            write_atomically(path, kernel.to_bytes())
         except OSError:
             pass  # a read-only or full cache only costs the next process a compile
         return kernel
+
+
+def _read(path: Path) -> Kernel | None:
+    """The kernel in a file; None where there is no good one."""
+    try:
+        return Kernel.from_bytes(path.read_bytes())
+    except (OSError, DamagedKernelError):
+        return None
 
 
 @cache

@@ -29,20 +29,28 @@ def device_digest(module: str, code_dependencies: Sequence[str] = ()) -> str:
 
 
 def check_imports(module: str, code_dependencies: Sequence[str] = ()) -> None:
-    """Raise BuildError where device code imports code that is not hashed with it.
+    """Raise BuildError where a kernel imports code that is not hashed with it, directly or through other device code.
 
     Looked at are imports from autotopk and from the module's own distribution: compilers and libraries have versions.
     """
-    files = dict.fromkeys(file.resolve() for _, file in _files(module, code_dependencies))
+    hashed = {file.resolve() for _, file in _files(module, code_dependencies)}
     own = {"autotopk", module.partition(".")[0]}
-    for file in files:
-        if file.suffix == ".py":
-            for imported in _imports(file):
-                if imported.partition(".")[0] in own and _file(imported) not in files:
-                    raise BuildError(
-                        f"{file.name} imports {imported}, which is not beside it: device code imports device code "
-                        "alone, from its own folder and from the packages that `code_dependencies` names"
-                    )
+    seen: set[Path] = set()
+    reached = [Path(str(_spec(module).origin)).resolve()]
+    while reached:
+        file = reached.pop()
+        seen.add(file)
+        for imported in _imports(file):
+            if imported.partition(".")[0] not in own:
+                continue
+            found = _file(imported)
+            if found not in hashed:
+                raise BuildError(
+                    f"{file.name} imports {imported}, which is not beside it: device code imports device code "
+                    "alone, from its own folder and from the packages that `code_dependencies` names"
+                )
+            if found not in seen:
+                reached.append(found)
 
 
 def _files(module: str, code_dependencies: Sequence[str]) -> Iterator[tuple[str, Path]]:

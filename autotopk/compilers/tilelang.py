@@ -32,9 +32,6 @@ PASSES = {
 }
 """Kernels place their own barriers and check their own bounds; buffers that other blocks read must not be merged."""
 
-SWITCHES = ("TL_TEMPLATE_PATH", "TL_CUTLASS_PATH")
-"""Environment variables by which kernels are compiled with other headers."""
-
 _environment = threading.Lock()
 _KINDS: dict[str, ParameterKind] = {"handle": "pointer", "int32": "int32", "int64": "int64"}
 
@@ -71,7 +68,7 @@ class TileLangSource(KernelSource):
         The compilers' versions are not part of it: the machine that runs a cached kernel may have neither. TileLang's
         is in the file's name (see `cache_path`); nvcc's would cost a process to ask for, and is left out.
         """
-        switches = {name: os.environ[name] for name in (*SWITCHES, *nvcc.SWITCHES) if name in os.environ}
+        switches = {name: os.environ[name] for name in nvcc.SWITCHES if name in os.environ}
         code = device_digest(self._module, self.code_dependencies)
         return f"tilelang {nvcc.FLAGS} {switches} {PASSES}|{code}|{self!r}"
 

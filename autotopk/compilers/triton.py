@@ -86,9 +86,13 @@ class TritonSource(KernelSource):
             attrs={(names.index(name),): [["tt.divisibility", value]] for name, value in self.divisors if value > 1},
         )
         try:
-            compiled = triton.compile(
-                source, target=GPUTarget("cuda", arch, 32), options={"num_warps": self.warps, "num_stages": self.stages}
-            )
+            with triton.knobs.compilation.scope():
+                triton.knobs.compilation.always_compile = True  # kernels in Triton's own cache may have other symbols
+                compiled = triton.compile(
+                    source,
+                    target=GPUTarget("cuda", arch, 32),
+                    options={"num_warps": self.warps, "num_stages": self.stages},
+                )
         except Exception as error:  # MLIR, LLVM and ptxas each raise types of their own
             raise BuildError(f"{self.function} for sm_{arch}: {type(error).__name__}: {error}") from error
         if compiled.metadata.global_scratch_size:

@@ -1,12 +1,37 @@
-"""Kernels for rows that registers hold: by rounds of maximum and mask, and by merging the lists of lanes."""
+"""Kernels for rows that registers hold, in Triton: by rounds of maximum and mask, and by merging the lists of lanes.
 
+This file is host code and imports no compiler. Every other file of the folder is device code: it imports nothing but
+Triton and other device code of the folder. The kernels are `masking.masked_argmax_rows` and `lanes.lane_merge_rows`.
+"""
+
+from autotopk.device import Device
+from autotopk.kernel import distribution_version
 from autotopk.problem import Problem
 
 MERGED_DTYPES = ("float32", "bfloat16", "float16")
 MERGED_COLS = 2048
+"""Longest row that lanes share."""
 MERGED_COLS_SIDE_BY_SIDE = 256
 """Longest row that is read with one element a load."""
 MERGED_K = 64
+"""Largest k that is merged."""
+
+
+def power_of_two(value: int) -> int:
+    """The power of two at or above."""
+    return 1 << (value - 1).bit_length()
+
+
+def reasons_unlaunchable(problem: Problem, device: Device) -> list[str]:
+    """Why none of the kernels can be launched for a problem on a device."""
+    reasons = []
+    if device.type != "cuda" or device.arch < 80:
+        reasons.append(f"needs a CUDA device of compute capability 8.0, not {device.name}")
+    if problem.rows >= 1 << 31:
+        reasons.append(f"{problem.rows} rows are more than 32 bits count")
+    if distribution_version("triton") == "absent":
+        reasons.append("triton is not installed")
+    return reasons
 
 
 def reasons_unmerged(problem: Problem) -> list[str]:

@@ -20,12 +20,13 @@ def best_columns(
     SIGN_SHIFT: tl.constexpr,
     LARGEST: tl.constexpr,
 ):
-    """(R, C) bits to the (R, BLOCK_K) columns of the k best, in order, lowest column first among equals.
+    """The columns of the k best of every row, (R, BLOCK_K) int32, in order, lowest column first among equals.
 
-    Two 32-bit reductions, key then column, cost less than one of 64 bits. WIDE: 64-bit keys. LOWEST: a key at or
-    below every element's. FULL_RANGE: elements may equal LOWEST, so that a found or absent column is told by its
-    position instead.
+    `bits` are (R, C) integers, `present` (R, C) tells which are elements, `column` is (1, C). WIDE: keys have 64 bits.
+    LOWEST: a key at or below every element's. FULL_RANGE: elements may equal LOWEST, so that what is found or absent
+    is told by its position instead. FLOAT_INF, SIGN_SHIFT: see `order_key`.
     """
+    # two reductions of 32 bits, key then column, cost less than one of 64
     key = order_key(bits.to(tl.int64) if WIDE else bits.to(tl.int32), FLOAT_INF, SIGN_SHIFT, LARGEST)
     key = tl.where(present, key, LOWEST)
     absent = 0x7FFFFFFF
@@ -44,27 +45,27 @@ def best_columns(
 
 @triton.jit
 def masked_argmax_rows(
-    x,
-    values,
-    indices,
+    x,  # pointer to integers as wide as an element
+    values,  # pointer to integers as wide as an element
+    indices,  # pointer to int64
     rows,
     cols,
     k,
-    row_stride,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    WIDE: tl.constexpr,
-    LOWEST: tl.constexpr,
-    FULL_RANGE: tl.constexpr,
-    FLOAT_INF: tl.constexpr,
-    SIGN_SHIFT: tl.constexpr,
+    row_stride,  # in elements
+    BLOCK_ROWS: tl.constexpr,  # rows of a program, R
+    BLOCK_COLS: tl.constexpr,  # cols rounded up to a power of two, C
+    BLOCK_K: tl.constexpr,  # k rounded up to a power of two
+    WIDE: tl.constexpr,  # keys have 64 bits
+    LOWEST: tl.constexpr,  # the lowest key: of 64 bits if WIDE, else of 32
+    FULL_RANGE: tl.constexpr,  # elements may have the lowest key
+    FLOAT_INF: tl.constexpr,  # bits of infinity, 0 for integers
+    SIGN_SHIFT: tl.constexpr,  # position of an element's sign bit
     LARGEST: tl.constexpr,
 ):
-    """(rows, cols) to sorted (rows, k); x and values are seen as integers. BLOCK_ROWS rows a program."""
+    """(rows, cols) elements, the columns of a row adjacent, to sorted (rows, k)."""
     row = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)  # (R,)
     column = tl.arange(0, BLOCK_COLS)[None, :]  # (1, C)
-    slot = tl.arange(0, BLOCK_K)[None, :]  # (1, K)
+    slot = tl.arange(0, BLOCK_K)[None, :]  # (1, BLOCK_K)
     row_in = (row < rows)[:, None]
     start = x + row.to(tl.int64)[:, None] * row_stride  # (R, 1)
     present = row_in & (column < cols)
@@ -73,6 +74,6 @@ def masked_argmax_rows(
     found = best_columns(bits, present, column, k, BLOCK_K, WIDE, LOWEST, FULL_RANGE, FLOAT_INF, SIGN_SHIFT, LARGEST)
 
     wanted = row_in & (slot < k)
-    out = row.to(tl.int64)[:, None] * k + slot  # (R, K)
+    out = row.to(tl.int64)[:, None] * k + slot  # (R, BLOCK_K)
     tl.store(values + out, tl.load(start + found, mask=wanted, other=0), mask=wanted)  # the bits of x, NaNs included
     tl.store(indices + out, found.to(tl.int64), mask=wanted)

@@ -1,4 +1,8 @@
-"""Sorting networks over tuples of registers: fixed comparisons, largest first, no branches."""
+"""Sorting networks over tuples of tensors: fixed comparisons without branches, largest first.
+
+Entries of a tuple are tensors of one shape, elementwise independent; in kernels each is one register of a thread. A
+network is a tuple of comparisons (i, j), i < j: the larger of entries i and j becomes entry i, the smaller entry j.
+"""
 
 import triton
 import triton.language as tl
@@ -9,7 +13,7 @@ INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
 
 @triton.constexpr_function
 def sorting(n):
-    """Batcher's odd-even merge sort of n (Knuth 5.2.2, algorithm M) as ((i, j), ...), i < j."""
+    """The network that sorts n entries: Batcher's odd-even merge sort (Knuth 5.2.2, algorithm M)."""
     pairs = []
     p = 1
     while p < n:
@@ -24,7 +28,7 @@ def sorting(n):
 
 @triton.constexpr_function
 def cleaning(n):
-    """What sorts a bitonic sequence of n = 2^m: half-cleaners of n, n/2, ..., 2."""
+    """The network that sorts a bitonic sequence of n = 2^m entries: half-cleaners of n, n/2, ..., 2."""
     pairs = []
     step = n // 2
     while step:
@@ -35,19 +39,19 @@ def cleaning(n):
 
 @triton.constexpr_function
 def size(pairs):
-    """How many comparisons."""
+    """How many comparisons a network has."""
     return len(pairs)
 
 
 @triton.constexpr_function
 def end(pairs, c, side):
-    """Which register comparison c has on a side, 0 or 1."""
+    """Which entry comparison c has on a side, 0 or 1."""
     return pairs[c][side]
 
 
 @triton.jit
 def larger(a, b):
-    """Elementwise; NaN where either is NaN, and of positive sign then."""
+    """Elementwise maximum of float32 or integers; NaN where either is NaN, and of positive sign then."""
     if a.dtype == tl.float32:
         c = tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
         if INTERPRETED:
@@ -59,7 +63,7 @@ def larger(a, b):
 
 @triton.jit
 def smaller(a, b):
-    """Elementwise; the other where one is NaN."""
+    """Elementwise minimum of float32 or integers; the other where one is NaN."""
     c = tl.minimum(a, b)
     if INTERPRETED:
         c = tl.where(a == a, tl.where(b == b, c, a), b)
@@ -68,13 +72,13 @@ def smaller(a, b):
 
 @triton.jit
 def exchanged(xs, i: tl.constexpr, j: tl.constexpr):
-    """A tuple with the larger of two entries at i, the smaller at j > i. NaN counts as the larger."""
+    """The tuple after comparison (i, j). NaN counts as the larger."""
     return xs[:i] + (larger(xs[i], xs[j]),) + xs[i + 1 : j] + (smaller(xs[i], xs[j]),) + xs[j + 1 :]
 
 
 @triton.jit
 def arranged(xs, NETWORK: tl.constexpr):
-    """A tuple after all comparisons of a network."""
+    """The tuple after all comparisons of a network."""
     for c in tl.static_range(0, size(NETWORK)):
         xs = exchanged(xs, end(NETWORK, c, 0), end(NETWORK, c, 1))
     return xs
@@ -82,7 +86,7 @@ def arranged(xs, NETWORK: tl.constexpr):
 
 @triton.jit
 def merged(a, b, N: tl.constexpr, M: tl.constexpr):
-    """The N = 2^m best of two tuples of N and M <= N, all in order, largest first."""
+    """The N = 2^m best entries of two tuples, of N and of M <= N entries, all three in order."""
     best = ()
     for i in tl.static_range(0, N):
         if N - 1 - i < M:
@@ -94,13 +98,13 @@ def merged(a, b, N: tl.constexpr, M: tl.constexpr):
 
 @triton.constexpr_function
 def group(g, depth, count):
-    """Entries of the g-th group of `depth` out of `count`."""
+    """How many entries the g-th group has, where `count` are divided into groups of `depth`."""
     return min(depth, count - g * depth)
 
 
 @triton.jit
 def best_in_order(xs, COUNT: tl.constexpr, DEPTH: tl.constexpr):
-    """The DEPTH best of COUNT entries in order; DEPTH is COUNT or a power of two below it."""
+    """The DEPTH best of a tuple's COUNT entries, in order; DEPTH is COUNT or a power of two below it."""
     best = arranged(xs[:DEPTH], sorting(DEPTH))
     for g in tl.static_range(1, (COUNT + DEPTH - 1) // DEPTH):
         more = arranged(xs[g * DEPTH : g * DEPTH + group(g, DEPTH, COUNT)], sorting(group(g, DEPTH, COUNT)))
@@ -108,16 +112,13 @@ def best_in_order(xs, COUNT: tl.constexpr, DEPTH: tl.constexpr):
     return best
 
 
-# Reductions over lanes want a function of flat arguments for every length.
-
-
 @triton.jit
 def merged_2(a0, a1, b0, b1):
-    """`merged` of two pairs."""
+    """`merged` of two tuples of 2, as `tl.reduce` wants it: entry by entry."""
     return merged((a0, a1), (b0, b1), 2, 2)
 
 
 @triton.jit
 def merged_4(a0, a1, a2, a3, b0, b1, b2, b3):
-    """`merged` of two lists of four."""
+    """`merged` of two tuples of 4, as `tl.reduce` wants it: entry by entry."""
     return merged((a0, a1, a2, a3), (b0, b1, b2, b3), 4, 4)

@@ -1,14 +1,18 @@
-"""Integers that order as the elements they stand for."""
+"""Signed integers, called keys, that order as the elements they stand for."""
 
 import triton
 import triton.language as tl
 
+LOWEST = tl.constexpr(-(1 << 31))
+"""The lowest key of 32 bits."""
+
 
 @triton.jit
 def order_key(bits, FLOAT_INF: tl.constexpr, SIGN_SHIFT: tl.constexpr, LARGEST: tl.constexpr):
-    """Bits of any dtype, sign-extended, to signed integers in torch's order, NaN above everything.
+    """Keys of elements of any dtype in torch's order, NaN above everything; turned around where not LARGEST.
 
-    FLOAT_INF is the bit pattern of infinity, 0 for integers.
+    `bits` are the elements as sign-extended integers, of any shape. FLOAT_INF is the bit pattern of infinity, 0 for
+    integers. SIGN_SHIFT is the position of the sign bit.
     """
     key = bits
     if FLOAT_INF > 0:
@@ -21,5 +25,5 @@ def order_key(bits, FLOAT_INF: tl.constexpr, SIGN_SHIFT: tl.constexpr, LARGEST: 
 
 @triton.jit
 def float_key(bits):
-    """Bits of float32 to signed integers that order as the numbers; its own inverse."""
+    """Keys of float32 given as int32 bits, of any shape, without regard to NaN. The function is its own inverse."""
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)

@@ -1,13 +1,18 @@
-"""One 32-bit word for an element and its place: a float32 whose last bits count the places down.
+"""Words: an element and its place in the row packed into 32 bits.
 
-Floats compare with one instruction and no transformation of their bits. Two things need care: infinities with a
-place in their last bits would be NaNs, and NaNs must not get lost. So where the largest are asked for, elements are
-raised to a `floor` first, which keeps NaNs NaN: they come out on top, as does an infinity, and whoever meets either
-on top looks closer. Where the smallest are asked for, the sign is flipped; NaNs and infinity sink to the floor with
-the rest of what is near it, and whoever finds the k-th there looks closer.
+A word is a float32 whose last bits are the place, counted down, so that of equal elements the first is the largest
+word. Floats compare with one instruction and need no transformation of their bits. Two things need care. An infinity
+with a place in its last bits would be a NaN. NaNs must not get lost.
 
-Elements of 16 bits leave their last bits free: the word holds all of them. Of float32 the last bits are cut off, and
-elements that differ only in those are alike: they form a class, whose order is told by the elements themselves.
+- Where the largest are asked for, elements are raised to a `floor` first. This keeps NaNs NaN: they come out on top, as
+  does an infinity. Who meets either on top must look closer.
+- Where the smallest are asked for, the sign is flipped. NaNs and infinity sink to the floor with the rest of what is
+  near it. Who finds the k-th there must look closer.
+
+Elements of 16 bits leave the last bits of a float32 free: the word holds all of them. Of float32 the last bits are cut
+off: words of elements that differ only in those are alike, and only the elements themselves tell their order.
+
+The key of a word is `float_key` of its bits.
 """
 
 import triton
@@ -16,14 +21,26 @@ import triton.language as tl
 from autotopk.strategies._short_rows.networks import larger, smaller
 from autotopk.strategies._short_rows.order import float_key
 
-MAX_SPAN = 8192
-"""Most places: the 13 bits that a float16 leaves free."""
+ABSENT = tl.constexpr(-3.4028234663852886e38)
+"""The lowest float32: the word of a place that has no element."""
 
 
 @triton.constexpr_function
-def free_bits(DTYPE):
-    """Last bits of a float32 that are zero when it holds an element of DTYPE."""
-    return {"float32": 0, "bfloat16": 16, "float16": 13}[DTYPE]
+def holds_all(DTYPE):
+    """Whether a word holds all bits of an element."""
+    return DTYPE != "float32"
+
+
+@triton.constexpr_function
+def infinity(DTYPE):
+    """Bits of infinity."""
+    return {"float32": 0x7F800000, "bfloat16": 0x7F80, "float16": 0x7C00}[DTYPE]
+
+
+@triton.constexpr_function
+def sign_bit(DTYPE):
+    """Position of an element's sign bit."""
+    return {"float32": 31, "bfloat16": 15, "float16": 15}[DTYPE]
 
 
 @triton.constexpr_function
@@ -37,19 +54,15 @@ def floor(DTYPE):
 
 
 @triton.constexpr_function
-def floor_key(DTYPE, SPAN):
-    """The greatest key of a packed floor."""
+def floor_key(DTYPE):
+    """The greatest key that a word of the floor has."""
     bits = {"float32": 0xFF7F0000, "bfloat16": 0xFF7F8000, "float16": 0xC8000000}[DTYPE]
     return (bits - (1 << 32)) ^ 0x7FFFFFFF
 
 
-ABSENT = tl.constexpr(-3.4028234663852886e38)
-"""The lowest float32: what is packed for a place that has no element."""
-
-
 @triton.jit
 def float32_bits(bits, DTYPE: tl.constexpr):
-    """Bits of an element, int32 or int16, to those of the float32 of its value, int32."""
+    """Bits of elements, int32 or int16, to the bits of float32 of the same values, int32; of any shape."""
     if DTYPE == "float32":
         return bits
     elif DTYPE == "bfloat16":
@@ -60,7 +73,7 @@ def float32_bits(bits, DTYPE: tl.constexpr):
 
 @triton.jit
 def packed(bits, cut, PLACE: tl.constexpr, DTYPE: tl.constexpr, LARGEST: tl.constexpr):
-    """Bits of a float32 to a word, as a float32. `cut` masks the bits that the place takes."""
+    """(R, L) bits of float32 to words (R, L), float32. `cut` (R, 1) keeps all bits but those of the place."""
     number = bits.to(tl.float32, bitcast=True)
     if LARGEST:
         number = larger(number, tl.full((1, 1), floor(DTYPE), tl.float32))
@@ -76,7 +89,7 @@ def packed(bits, cut, PLACE: tl.constexpr, DTYPE: tl.constexpr, LARGEST: tl.cons
 
 @triton.jit
 def unpacked(key, SPAN: tl.constexpr, DTYPE: tl.constexpr, LARGEST: tl.constexpr):
-    """Keys of words to places and, of 16-bit elements, their bits; those of float32 are lost and come back as 0."""
+    """Keys of words, of any shape, to places and bits of the elements, which are 0 where a word does not hold all."""
     word = float_key(key)
     place = word & (SPAN - 1)
     if not LARGEST:
@@ -88,3 +101,9 @@ def unpacked(key, SPAN: tl.constexpr, DTYPE: tl.constexpr, LARGEST: tl.constexpr
         return place, number.to(tl.float16).to(tl.int16, bitcast=True)  # overflow makes the floor infinite
     else:
         return place, tl.zeros_like(word)
+
+
+@triton.jit
+def alike(a, b, SPAN: tl.constexpr):
+    """Whether keys differ in no bit but those of the place."""
+    return (a ^ b).to(tl.uint32, bitcast=True) < SPAN

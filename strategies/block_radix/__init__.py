@@ -5,42 +5,22 @@ from dataclasses import dataclass, replace
 
 from autotopk.device import Device
 from autotopk.problem import Problem
-from autotopk.strategies._radix.program import (
-    THREADS,
-    RadixStrategy,
-    capacities,
-    check,
-    digit_widths,
-    layouts,
-    most_items,
-    suits_cluster,
-    usual_items,
-)
+from autotopk.strategies._radix.config import THREADS, RadixConfig
+from autotopk.strategies._radix.limits import most_items
+from autotopk.strategies._radix.shortlists import capacities, digit_widths, layouts, suits_cluster, usual_items
+from autotopk.strategies._radix.strategy import RadixStrategy
 from autotopk.strategies._short_rows import reasons_unmerged
 
-MAX_LONE_BYTES = 2 << 20
+MAX_LONE_BYTES = 2 << 20  # measured: see docs/radix.md
 """Longest row that one block reads before torch.topk, which spreads a row over the device, is done."""
 
 
 @dataclass(frozen=True)
-class BlockRadixConfig:
+class BlockRadixConfig(RadixConfig):
     """How a row is laid out over the threads of a block."""
 
-    threads: int
-    items: int
-    """Elements of a thread in registers; where that is less than the row, it is a sample and the rest is streamed."""
-    radix_bits: int
-    """Bits of a digit."""
-    capacity: int
-    """Survivors that are sorted in shared memory, at least k; 0 writes the best k in any order, whatever k."""
-    vector: int
-    """Most elements of one load."""
-
-    def __post_init__(self) -> None:
-        check(self)
-
     @property
-    def blocks(self) -> int:
+    def blocks_per_row(self) -> int:
         """Blocks that share a row."""
         return 1
 

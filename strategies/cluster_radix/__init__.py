@@ -5,44 +5,26 @@ from dataclasses import dataclass, replace
 
 from autotopk.device import Device
 from autotopk.problem import Problem
-from autotopk.strategies._radix.program import (
-    KNOBS,
-    THREADS,
-    RadixStrategy,
-    capacities,
-    check,
-    digit_widths,
-    layouts,
-    most_blocks,
-    most_items,
-    suits_cluster,
-    usual_items,
-)
+from autotopk.strategies._radix.config import KNOBS, THREADS, RadixConfig
+from autotopk.strategies._radix.limits import most_blocks, most_items
+from autotopk.strategies._radix.shortlists import capacities, digit_widths, layouts, suits_cluster, usual_items
+from autotopk.strategies._radix.strategy import RadixStrategy
 
-MIN_COLS = 4096
+MIN_COLS = 4096  # measured: see docs/radix.md
 """Shorter rows are done before blocks have met."""
 
 
 @dataclass(frozen=True)
-class ClusterRadixConfig:
-    """How a row is laid out over the blocks of a cluster and their threads."""
+class ClusterRadixConfig(RadixConfig):
+    """How a row is laid out over the blocks of a cluster and their threads; the first block sorts."""
 
     blocks: int
     """Blocks that share a row."""
-    threads: int
-    items: int
-    """Elements of a thread in registers; where that is less than the row, it is a sample and the rest is streamed."""
-    radix_bits: int
-    """Bits of a digit."""
-    capacity: int
-    """Survivors that the first block sorts, at least k; 0 writes the best k in any order, whatever k."""
-    vector: int
-    """Most elements of one load."""
 
-    def __post_init__(self) -> None:
-        check(self)
-        if self.blocks == 1:
-            raise ValueError("blocks=1 is no cluster")
+    @property
+    def blocks_per_row(self) -> int:
+        """Blocks that share a row."""
+        return self.blocks
 
 
 class ClusterRadix(RadixStrategy):
@@ -54,7 +36,7 @@ class ClusterRadix(RadixStrategy):
     def roomiest(self, problem: Problem, device: Device) -> ClusterRadixConfig:
         """See RadixStrategy."""
         blocks = max(2, _most_blocks(problem, device))
-        return ClusterRadixConfig(blocks, THREADS[-1], most_items(problem), 8, 0, problem.vector)
+        return ClusterRadixConfig(THREADS[-1], most_items(problem), 8, 0, problem.vector, blocks)
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs a GPU of compute capability 9.0, rows worth sharing, and shared memory for a sorted k."""
@@ -70,7 +52,7 @@ class ClusterRadix(RadixStrategy):
     def shortlist(self, problem: Problem, device: Device) -> Sequence[ClusterRadixConfig]:
         """Whole rows in registers, else samples over as many blocks as the device has room for."""
         shapes = [
-            ClusterRadixConfig(blocks, threads, items, bits, 0, problem.vector)
+            ClusterRadixConfig(threads, items, bits, 0, problem.vector, blocks)
             for blocks, threads, items in _layouts(problem, device)
             for bits in digit_widths(problem)
         ]
@@ -87,7 +69,7 @@ class ClusterRadix(RadixStrategy):
         sizes = [blocks for blocks in _sizes(problem, device) if blocks <= max(2, room)]
         blocks = next((count for count in sizes if problem.cols <= count * half), sizes[-1])
         items, bits = usual_items(problem, blocks * THREADS[-1]), digit_widths(problem)[-1]
-        return ClusterRadixConfig(blocks, THREADS[-1], items, bits, 0, problem.vector)
+        return ClusterRadixConfig(THREADS[-1], items, bits, 0, problem.vector, blocks)
 
 
 def _most_blocks(problem: Problem, device: Device) -> int:
@@ -98,7 +80,7 @@ def _most_blocks(problem: Problem, device: Device) -> int:
 
 def _sizes(problem: Problem, device: Device) -> list[int]:
     most = _most_blocks(problem, device)
-    return [blocks for blocks in KNOBS["blocks"] if 1 < blocks <= most]
+    return [blocks for blocks in KNOBS["blocks"] if blocks <= most]
 
 
 def _layouts(problem: Problem, device: Device) -> Iterator[tuple[int, int, int]]:

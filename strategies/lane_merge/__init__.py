@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from autotopk.compilers.triton import TritonSource
 from autotopk.device import Device
-from autotopk.kernel import distribution_version
+from autotopk.kernel import kernel_symbol
 from autotopk.problem import VECTOR_BYTES, Problem
-from autotopk.strategies._short_rows import reasons_unmerged
+from autotopk.strategies._short_rows import power_of_two, reasons_unlaunchable, reasons_unmerged
 from autotopk.strategy import KernelProgram, Strategy
 
 MAX_SHARE = 64
@@ -45,20 +45,12 @@ class LaneMerge(Strategy):
     preference: ClassVar[int] = 20
     embeddable = True
     side_by_side = True
-    code_dependencies = ("autotopk.strategies._short_rows",)
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs a GPU of compute capability 8.0, floats of at most 32 bits, short rows and a small k."""
-        reasons = []
-        if device.type != "cuda" or device.arch < 80:
-            reasons.append(f"needs a CUDA device of compute capability 8.0, not {device.name}")
-        reasons += reasons_unmerged(problem)
-        if problem.rows >= 1 << 31:
-            reasons.append(f"{problem.rows} rows are more than 32 bits count")
+        reasons = reasons_unlaunchable(problem, device) + reasons_unmerged(problem)
         if problem.indices_only:
             reasons.append("writes values too")
-        if distribution_version("triton") == "absent":
-            reasons.append("triton is not installed")
         return reasons
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
@@ -110,7 +102,7 @@ class LaneMerge(Strategy):
                 ("VECTORS", vectors),
                 ("VECTOR", width),
                 ("INSIDE", problem.cols // step),
-                ("SPAN", step * _power_of_two(vectors)),
+                ("SPAN", step * power_of_two(vectors)),
                 ("DEPTH", min(config.depth, vectors * width)),
                 ("TREE", config.tree),
                 ("K", problem.k),
@@ -122,9 +114,9 @@ class LaneMerge(Strategy):
                 ("RAGGED", ragged),
                 ("SIDE_BY_SIDE", problem.side_by_side),
                 ("SMALL", max(problem.extent, problem.rows * problem.k) < 1 << 31),
-                ("TOGETHER", _power_of_two(problem.cols) <= SPARED * config.lanes),
-                ("BLOCK_COLS", _power_of_two(problem.cols)),
-                ("BLOCK_K", _power_of_two(problem.k)),
+                ("TOGETHER", power_of_two(problem.cols) <= SPARED * config.lanes),
+                ("BLOCK_COLS", power_of_two(problem.cols)),
+                ("BLOCK_K", power_of_two(problem.k)),
             ),
             divisors=(
                 ("x", width * problem.itemsize),
@@ -134,6 +126,7 @@ class LaneMerge(Strategy):
                 ("row_stride", 1 if ragged else width),
             ),
             warps=config.warps,
+            symbol=kernel_symbol(self.name, problem, sorted=True),
         )
         return KernelProgram(source, grid=(-(-problem.rows // rows), 1, 1))
 
@@ -182,7 +175,7 @@ def _depths(lanes: int, problem: Problem, *, tree: bool, least: int) -> list[int
 def _lane_counts(problem: Problem, device: Device) -> list[int]:
     """Of one row, the likeliest first: few rows are spread thin, of many a lane takes 8 to 64 elements."""
     if problem.side_by_side:  # lanes of one warp read adjacent rows
-        return [min(8, _power_of_two(-(-problem.cols // 16)))]
+        return [min(8, power_of_two(-(-problem.cols // 16)))]
     few = problem.rows <= FEW * device.processors
     if problem.cols >= (64 if few else 512):
         return [32]
@@ -191,10 +184,6 @@ def _lane_counts(problem: Problem, device: Device) -> list[int]:
     if few:
         return [32, *counts] if problem.cols >= 32 else counts
     return [*counts, 32] if problem.cols >= 256 else counts
-
-
-def _power_of_two(value: int) -> int:
-    return 1 << (value - 1).bit_length()
 
 
 strategy = LaneMerge()

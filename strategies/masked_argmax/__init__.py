@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from autotopk.compilers.triton import TritonSource
 from autotopk.device import Device
-from autotopk.kernel import distribution_version
+from autotopk.kernel import kernel_symbol
 from autotopk.problem import Problem
-from autotopk.strategies._short_rows import reasons_unmerged
+from autotopk.strategies._short_rows import power_of_two, reasons_unlaunchable, reasons_unmerged
 from autotopk.strategy import KernelProgram, Strategy
 
 MAX_COLS = 8192
@@ -35,23 +35,16 @@ class MaskedArgmax(Strategy):
     config_type = MaskedArgmaxConfig
     preference: ClassVar[int] = 10
     embeddable = True
-    code_dependencies = ("autotopk.strategies._short_rows",)
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs a GPU of compute capability 8.0, short rows and a small k."""
-        reasons = []
-        if device.type != "cuda" or device.arch < 80:
-            reasons.append(f"needs a CUDA device of compute capability 8.0, not {device.name}")
+        reasons = reasons_unlaunchable(problem, device)
         if problem.cols > MAX_COLS:
             reasons.append(f"rows of {problem.cols} are longer than {MAX_COLS}")
         if problem.k > MAX_K:
             reasons.append(f"k={problem.k} is above {MAX_K}")
         if not any(_fits(MaskedArgmaxConfig(1, warps), problem) for warps in MAX_KEY_REGISTERS):
             reasons.append(f"rows of {problem.cols} {problem.dtype} do not fit a block's registers")
-        if problem.rows >= 1 << 31:
-            reasons.append(f"{problem.rows} rows are more than 32 bits count")
-        if distribution_version("triton") == "absent":
-            reasons.append("triton is not installed")
         return reasons
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[MaskedArgmaxConfig]:
@@ -61,7 +54,7 @@ class MaskedArgmax(Strategy):
         """
         if not reasons_unmerged(problem):
             return [_fewest_warps(problem)]
-        width = block_cols(problem)
+        width = power_of_two(problem.cols)
         return [
             config
             for rows in (1, 2, 4, 8, 16, 32, 64)
@@ -77,7 +70,7 @@ class MaskedArgmax(Strategy):
 
     def heuristic(self, problem: Problem, device: Device) -> MaskedArgmaxConfig | None:
         """As few warps a row as hold it, while k rounds over it cost no more than torch.topk."""
-        if problem.k * block_cols(problem) > 32 * 2048:
+        if problem.k * power_of_two(problem.cols) > 32 * 2048:
             return None
         return _fewest_warps(problem)
 
@@ -100,8 +93,8 @@ class MaskedArgmax(Strategy):
             ),
             constants=(
                 ("BLOCK_ROWS", config.rows_per_program),
-                ("BLOCK_COLS", block_cols(problem)),
-                ("BLOCK_K", _power_of_two(problem.k)),
+                ("BLOCK_COLS", power_of_two(problem.cols)),
+                ("BLOCK_K", power_of_two(problem.k)),
                 ("WIDE", wide),
                 ("LOWEST", -(1 << 63) if wide else -(1 << 31)),
                 ("FULL_RANGE", full_range),
@@ -117,13 +110,9 @@ class MaskedArgmax(Strategy):
                 ("row_stride", problem.vector),
             ),
             warps=config.warps,
+            symbol=kernel_symbol(self.name, problem, sorted=True),
         )
         return KernelProgram(source, grid=(-(-problem.rows // config.rows_per_program), 1, 1))
-
-
-def block_cols(problem: Problem) -> int:
-    """Columns rounded up to a power of two."""
-    return _power_of_two(problem.cols)
 
 
 def _fewest_warps(problem: Problem) -> MaskedArgmaxConfig:
@@ -131,14 +120,10 @@ def _fewest_warps(problem: Problem) -> MaskedArgmaxConfig:
     return next(config for config in layouts if _fits(config, problem))
 
 
-def _power_of_two(value: int) -> int:
-    return 1 << (value - 1).bit_length()
-
-
 def _fits(config: MaskedArgmaxConfig, problem: Problem) -> bool:
     """Whether a thread's keys (and, for integers of full range, positions) fit its registers."""
     registers = {"int32": 2, "int64": 4, "float64": 2}.get(problem.dtype, 1)
-    elements = config.rows_per_program * block_cols(problem) / (32 * config.warps)
+    elements = config.rows_per_program * power_of_two(problem.cols) / (32 * config.warps)
     limit = MAX_KEY_REGISTERS[config.warps]
     return elements * registers <= (limit if config.rows_per_program == 1 else limit // 2)
 

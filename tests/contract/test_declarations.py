@@ -17,7 +17,7 @@ from autotopk.errors import AutotopkWarning, UnsupportedProblemError
 from autotopk.files import write_atomically
 from autotopk.problem import DTYPE_BYTES, Problem
 from autotopk.runtime import dispatch
-from autotopk.strategies._radix import program
+from autotopk.strategies._radix import strategy as radix
 from autotopk.strategy import HostProgram, KernelProgram, Strategy
 from autotopk.tuning.candidates import candidates, unbuildable
 
@@ -168,7 +168,7 @@ FAMILIES = [
 
 @pytest.mark.parametrize(("name", "problem"), FAMILIES, ids=str)
 def test_every_family_has_its_part(name: str, problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "reasons_unbuildable", list)
+    monkeypatch.setattr(radix, "reasons_unbuildable", list)
     with pytest.warns(AutotopkWarning, match="nothing like"):
         assert dispatch.choose(problem, H100).strategy.name == name
 
@@ -178,16 +178,16 @@ def test_without_a_compiler_only_kept_kernels_are_served_and_tuned(
     name: str, problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AUTOTOPK_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(program, "reasons_unbuildable", lambda: ["no compiler"])
+    monkeypatch.setattr(radix, "reasons_unbuildable", lambda: ["no compiler"])
     strategy = registry.get(name)
-    assert isinstance(strategy, program.RadixStrategy)
+    assert isinstance(strategy, radix.RadixStrategy)
     assert not strategy.reasons_unsupported(problem, H100)
     assert strategy.heuristic(problem, H100) is None
     assert candidates(problem, H100, [name]) == []
     assert unbuildable([problem], H100, [name, "torch_fallback"]) == {name: ["no compiler"]}
     assert unbuildable([problem], cpu_device(), [name]) == {}
     usual = strategy.usual(problem, H100)
-    write_atomically(program.source(usual, problem).cache_path(H100.arch), b"kept")
+    write_atomically(radix.source(usual, problem).cache_path(H100.arch), b"kept")
     assert strategy.heuristic(problem, H100) == usual
     assert candidates(problem, H100, [name]) == [strategy.candidate(usual)]
 

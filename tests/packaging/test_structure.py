@@ -97,6 +97,7 @@ def test_imports_of_host_code_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     (package / "__init__.py").write_text("BLOCK = 4\n")
     (package / "other.py").write_text("import json\n")
     (package / "kernel.py").write_text("from family_of_test import other\n")
+    (package / "alone.py").write_text("import json\n")
     monkeypatch.syspath_prepend(tmp_path)
     check_imports("family_of_test.kernel")
     for line, named in (
@@ -105,6 +106,7 @@ def test_imports_of_host_code_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
         ("import autotopk.problem\n", "autotopk.problem"),
     ):
         (package / "other.py").write_text(line)
+        check_imports("family_of_test.alone")
         with pytest.raises(BuildError, match=f"other.py imports {named}, which is not beside it"):
             check_imports("family_of_test.kernel")
     check_imports("family_of_test.kernel", ("autotopk.problem",))

@@ -116,8 +116,8 @@ def test_host_code_makes_nothing_stale_and_compiles_nothing(checkout: Checkout) 
 
 
 def test_docstring_of_device_code_costs_one_compile_a_kernel(checkout: Checkout) -> None:
-    for file in ("_short_rows/order.py", "_collectives/scan.py"):
-        checkout.edit(f"strategies/{file}", '"""\n\nimport', ' Edited."""\n\nimport')
+    checkout.edit("strategies/_short_rows/order.py", '"""Signed integers', '"""Edited.\n\nSigned integers')
+    checkout.edit("strategies/_collectives/scan.py", '"""The counting scan:', '"""Edited.\n\nThe counting scan:')
     told = checkout.tune()
     assert told["current before"] == [None], "only compiling tells"
     assert told["current"] == [True]

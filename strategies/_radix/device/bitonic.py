@@ -7,21 +7,20 @@ LAST = 0x7FFFFFFF
 
 
 def bitonic_macro(c):
-    """A macro `bitonic(b)`: b.sorted_ranks and b.columns of b.limit survivors in order, of one rank by column."""
+    """A macro `bitonic(b)`: sorts b.survivors pairs of b.sorted_keys and b.columns, pairs of one key by column."""
     number, word, threads = c.number, c.word, c.threads
-    worst = (1 << c.word_bits) - 1
 
     @T.macro
     def bitonic(b):
-        """Over the power of two at or above b.limit, which is within the capacity."""
+        """Over the power of two at or above b.survivors, which is within the capacity."""
         size = T.alloc_var("int32")
         size = 1
-        while size < b.limit[0]:
+        while size < b.survivors[0]:
             size = size * 2
         at = T.alloc_var("int32")
-        at = b.limit[0] + b.tid
+        at = b.survivors[0] + b.tid
         while at < size:
-            b.sorted_ranks[at] = number(worst)
+            b.sorted_keys[at] = number(c.worst)
             b.columns[at] = LAST
             at = at + threads
         T.sync_threads()
@@ -38,25 +37,25 @@ def bitonic_macro(c):
                     high = T.alloc_var("int32")
                     low = 2 * pair - (pair & (stride - 1))
                     high = low + stride
-                    low_rank = T.alloc_var(word)
-                    high_rank = T.alloc_var(word)
+                    low_key = T.alloc_var(word)
+                    high_key = T.alloc_var(word)
                     low_column = T.alloc_var("int32")
                     high_column = T.alloc_var("int32")
-                    low_rank = b.sorted_ranks[low]
-                    high_rank = b.sorted_ranks[high]
+                    low_key = b.sorted_keys[low]
+                    high_key = b.sorted_keys[high]
                     low_column = b.columns[low]
                     high_column = b.columns[high]
                     after = T.alloc_var("int32")
                     after = 0
-                    if low_rank > high_rank or (low_rank == high_rank and low_column > high_column):
+                    if low_key > high_key or (low_key == high_key and low_column > high_column):
                         after = 1
                     descending = T.alloc_var("int32")
                     descending = 0
                     if (low & run) != 0:
                         descending = 1
                     if after != descending:
-                        b.sorted_ranks[low] = high_rank
-                        b.sorted_ranks[high] = low_rank
+                        b.sorted_keys[low] = high_key
+                        b.sorted_keys[high] = low_key
                         b.columns[low] = high_column
                         b.columns[high] = low_column
                     pair = pair + threads

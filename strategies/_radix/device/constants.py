@@ -36,7 +36,7 @@ class Constants:
 
     @cached_property
     def word(self) -> str:
-        """The type of ranks."""
+        """The type of keys."""
         return "uint64" if self.element_bits == 64 else "uint32"
 
     @cached_property
@@ -55,8 +55,13 @@ class Constants:
 
     @cached_property
     def ones(self) -> int:
-        """The worst rank."""
+        """The worst key of an element."""
         return (1 << self.element_bits) - 1
+
+    @cached_property
+    def worst(self) -> int:
+        """The largest word."""
+        return (1 << self.word_bits) - 1
 
     @cached_property
     def digits(self) -> list[tuple[int, int]]:
@@ -70,6 +75,7 @@ class Constants:
 
     @cached_property
     def bins(self) -> int:
+        """Bins of the widest digit's histogram."""
         return 1 << self.digits[0][1]
 
     @cached_property
@@ -77,10 +83,25 @@ class Constants:
         return self.threads // 32
 
     @cached_property
+    def chunk(self) -> int:
+        """Neighbouring bins that one warp adds up; with less than one a warp, the later warps have none."""
+        return max(1, self.bins // self.warps)
+
+    @cached_property
     def groups(self) -> int:
         """Loads of a thread that fill its registers."""
         return self.items // self.vector
 
+    @cached_property
+    def owned(self) -> int:
+        """Survivors of one thread while they are sorted."""
+        return max(1, self.capacity // self.threads)
+
+    @cached_property
+    def intervals(self) -> int:
+        """Intervals of the counting sort, a multiple of the threads; 1 where nothing is sorted."""
+        return max(self.capacity, self.threads) if self.capacity else 1
+
     def number(self, value: int) -> object:
-        """A constant of the type of ranks."""
+        """A constant of the type of keys."""
         return T.Cast("uint64", T.uint64(value)) if self.word == "uint64" else T.uint32(value)

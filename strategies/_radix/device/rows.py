@@ -1,0 +1,105 @@
+"""Reading a row: into registers, whole or in part, and past them in a stream."""
+
+from types import SimpleNamespace
+
+import tilelang.language as T
+
+
+def row_positions(c):
+    """Where a thread's loads lie: functions of constants and positions, called while the kernel is traced.
+
+    A row is read in rounds of one load by every thread of every block. Registers hold `groups` rounds: all, or the
+    first, the last and those at even distances, so that a sorted row gives as good a sample as a shuffled one.
+    """
+    per_round = c.blocks * c.threads * c.vector
+
+    def column(r, b):
+        """The first column of this thread's load in round r."""
+        return r * per_round + (b.block * c.threads + b.tid) * c.vector
+
+    def held_round(g, b):
+        """The round that registers hold as their g-th."""
+        return g * (b.rounds - 1) // max(1, c.groups - 1) if c.streams else g
+
+    return SimpleNamespace(column=column, held_round=held_round, per_round=per_round)
+
+
+def row_macros(c, convert, at):
+    """Macros that call `visit(key, column, i, b)` for elements; i numbers what a thread holds, and is constant."""
+    vector, groups = c.vector, c.groups
+    ahead = max(1, min(4, 32 // vector))  # loads in flight
+
+    @T.macro
+    def load(b):
+        """Fill the registers."""
+        for g in T.unroll(groups):
+            base = at.column(at.held_round(g, b), b)
+            if base < b.cols:
+                for v in T.vectorized(vector):
+                    b.elements[g * vector + v] = b.x[b.row_start + base // vector, v]
+
+    @T.macro
+    def make_keys(b):
+        """The keys of what registers hold."""
+        key = T.alloc_local((1,), c.word)
+        for g in T.unroll(groups):
+            for v in T.unroll(vector):
+                convert.key_of(b.elements[g * vector + v], key)
+                b.keys[g * vector + v] = key[0]
+
+    @T.macro
+    def held(visit, b):
+        """Everything in registers."""
+        for g in T.unroll(groups):
+            base = at.column(at.held_round(g, b), b)
+            if base < b.cols:
+                for v in T.unroll(vector):
+                    visit(b.keys[g * vector + v], base + v, g * vector + v, b)
+
+    @T.macro
+    def visit_load(visit, elements, u, base, key, b):
+        for v in T.unroll(vector):
+            convert.key_of(elements[u * vector + v], key)
+            visit(key[0], base + v, 0, b)
+
+    def stream(skips_held):
+        """A macro that reads the row from memory: all of it, or what is not held, until more survive than fit."""
+
+        def goes_on(r, b):
+            more = r < b.rounds
+            return T.And(more, T.atomic_load(b.appended[0]) <= c.capacity) if skips_held else more
+
+        @T.macro
+        def read(visit, b):
+            elements = T.alloc_local((ahead * vector,), c.element)
+            key = T.alloc_local((1,), c.word)
+            r = T.alloc_var("int32")
+            r = 0
+            if skips_held:
+                g = T.alloc_var("int32")
+                g = 0  # held rounds that were passed
+            while goes_on(r, b):
+                for u in T.unroll(ahead):
+                    base = T.alloc_var("int32")
+                    base = at.column(r + u, b)
+                    if r + u < b.rounds and base < b.cols:
+                        for v in T.vectorized(vector):
+                            elements[u * vector + v] = b.x[b.row_start + base // vector, v]
+                for u in T.unroll(ahead):
+                    base = T.alloc_var("int32")
+                    base = at.column(r + u, b)
+                    if skips_held:
+                        if g < groups and r + u == at.held_round(g, b):
+                            g = g + 1
+                        elif r + u < b.rounds and base < b.cols:
+                            visit_load(visit, elements, u, base, key, b)
+                    else:
+                        if r + u < b.rounds and base < b.cols:
+                            visit_load(visit, elements, u, base, key, b)
+                r = r + ahead
+
+        return read
+
+    return SimpleNamespace(
+        load=load, make_keys=make_keys, held=held, whole=stream(skips_held=False), rest=stream(skips_held=True)
+    )

@@ -1,0 +1,98 @@
+"""What the families of radix kernels have in common as strategies, and how their kernels are named."""
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from autotopk.compilers.tilelang import TileLangSource, reasons_unbuildable
+from autotopk.device import Device
+from autotopk.errors import UnsupportedProblemError
+from autotopk.kernel import kernel_symbol
+from autotopk.problem import Problem
+from autotopk.strategies._radix.config import RadixConfig
+from autotopk.strategies._radix.limits import fits, held, reasons_too_large
+from autotopk.strategies._radix.shortlists import power_of_two, usual_capacity
+from autotopk.strategy import KernelProgram, Strategy
+
+FLOAT_INF = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
+"""Bits of infinity."""
+
+MASKED = 8192  # measured: see docs/radix.md
+"""k times elements that masked_argmax goes through in the least time of radix selection."""
+
+
+class RadixStrategy(Strategy):
+    """A family of kernels that narrow a row to its best by radix selection."""
+
+    preference: ClassVar[int] = 15
+    indices_alone = True
+
+    @abstractmethod
+    def roomiest(self, problem: Problem, device: Device) -> Any:
+        """The configuration that leaves most room to sort, without a capacity."""
+
+    @abstractmethod
+    def suits(self, problem: Problem, device: Device) -> bool:
+        """Whether the family should serve where nothing was measured."""
+
+    @abstractmethod
+    def preferred(self, problem: Problem, device: Device) -> Any:
+        """The configuration to begin with, without a capacity."""
+
+    def usual(self, problem: Problem, device: Device) -> Any:
+        """The configuration to begin with; with the roomiest instead of the preferred where k needs it."""
+        for config in (self.preferred(problem, device), self.roomiest(problem, device)):
+            if (capacity := usual_capacity(config, problem, device)) is not None:
+                return replace(config, capacity=capacity)
+        raise UnsupportedProblemError(f"{self.name} cannot serve {problem}")
+
+    def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
+        """Rows whose columns 32 bits count, and where they are sorted a k that fits in shared memory."""
+        return reasons_too_large(self.roomiest(problem, device), problem, device)
+
+    def reasons_unbuildable(self) -> list[str]:
+        """What TileLang's kernels lack here to be compiled."""
+        return reasons_unbuildable()
+
+    def valid(self, config: Any, problem: Problem, device: Device) -> bool:
+        """Whatever the kernel can run."""
+        return fits(config, problem, device)
+
+    def heuristic(self, problem: Problem, device: Device) -> Any | None:
+        """The usual configuration where the family suits, and its kernel is kept already or can be compiled here.
+
+        None for rows so short and k so small that k rounds of masking are done sooner.
+        """
+        if problem.k * power_of_two(problem.cols) <= MASKED or not self.suits(problem, device):
+            return None
+        config = self.usual(problem, device)
+        available = not self.reasons_unbuildable() or source(config, problem).cache_path(device.arch).exists()
+        return config if available else None
+
+    def program(self, config: Any, problem: Problem, device: Device) -> KernelProgram:
+        """One block, or one cluster of them, for every row."""
+        return KernelProgram(source(config, problem), grid=(problem.rows * config.blocks_per_row, 1, 1))
+
+
+def source(config: RadixConfig, problem: Problem) -> TileLangSource:
+    """The kernel of a configuration for the problem's dtype, order and alignment."""
+    family = "block_radix" if config.blocks_per_row == 1 else "cluster_radix"
+    return TileLangSource(
+        function="autotopk.strategies._radix.device.topk:radix_topk",
+        constants=(
+            ("element_bits", 8 * problem.itemsize),
+            ("float_inf", FLOAT_INF.get(problem.dtype, 0)),
+            ("signed", problem.dtype.startswith("int")),
+            ("largest", problem.largest),
+            ("threads", config.threads),
+            ("blocks", config.blocks_per_row),
+            ("radix_bits", config.radix_bits),
+            ("vector", min(config.vector, problem.vector)),
+            ("items", config.items),
+            ("streams", problem.cols > held(config)),
+            ("capacity", config.capacity),
+            ("indices_only", problem.indices_only),
+        ),
+        symbol=kernel_symbol(family, problem, sorted=config.capacity > 0),
+        code_dependencies=("autotopk.strategies._collectives",),
+    )
