@@ -96,3 +96,8 @@ def vector_width(address: int, row_stride: int, cols: int, itemsize: int) -> int
     """Elements of the widest aligned load, see `Problem.vector`."""
     widest = VECTOR_BYTES // itemsize
     return gcd(gcd(row_stride, cols), gcd(address // itemsize, widest))
+
+
+def power_of_two(value: int) -> int:
+    """The power of two at or above."""
+    return 1 << (value - 1).bit_length()

@@ -64,7 +64,7 @@ def tune(
     """Measure what is fastest here and publish it to `autotopk.topk`; by default tag seeds (GPU) or ci (CPU)."""
     from autotopk import settings
     from autotopk.cli import arguments
-    from autotopk.cli.progress_bar import Display
+    from autotopk.cli.progress_bar import ProgressBar
     from autotopk.cli.tables import console, tune_report
     from autotopk.device import device_of
     from autotopk.tuning.tuner import tune as run
@@ -76,14 +76,14 @@ def tune(
     workloads = workloads or arguments.usual(place)
     if place.type == "cpu":
         typer.echo("no GPU in use: tuning torch's CPU operators", err=True)
-    with Display(console(stderr=True)) as display:
+    with ProgressBar(console(stderr=True)) as bar:
         report = run(
             workloads,
             store_path=db or settings.database_path(),
             effort=effort,
             budget_s=budget,
             device=place,
-            on_event=display.tuner_event,
+            on_event=bar.tuner_event,
         )
     out = console()
     for part in tune_report(report):
@@ -190,7 +190,7 @@ def bench(
     from autotopk.cli import arguments
     from autotopk.cli.bench import bench as measure
     from autotopk.cli.bench import document
-    from autotopk.cli.progress_bar import Display
+    from autotopk.cli.progress_bar import ProgressBar
     from autotopk.cli.tables import bench_summary, bench_table, console
 
     place = arguments.torch_device(device)
@@ -199,14 +199,14 @@ def bench(
     if json_path and not json_path.parent.is_dir():
         raise arguments.SelectionError(f"--json {json_path}: there is no folder {json_path.parent}")
     measured, failed = [], False
-    with Display(console(stderr=True)) as display:
+    with ProgressBar(console(stderr=True)) as bar:
         for index, workload in enumerate(workloads):
-            display.step(str(workload), index, len(workloads))
+            bar.step(str(workload), index, len(workloads))
             try:
                 measured.append(measure(workload, place))
             except MeasurementError as error:
                 failed = True
-                display.line(f"[red]{workload}: {error}[/]")
+                bar.line(f"[red]{workload}: {error}[/]")
     if json_path:
         told = document(measured, place, shlex.join(["autotopk", *sys.argv[1:]]))
         json_path.write_text(json.dumps(told, indent=2) + "\n")

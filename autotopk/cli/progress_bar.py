@@ -19,7 +19,7 @@ from autotopk.tuning.events import (
 )
 
 
-class Display:
+class ProgressBar:
     """Shows what a long command is at; without a terminal the lines alone."""
 
     def __init__(self, console: Console) -> None:
@@ -61,7 +61,7 @@ class Display:
             case TuneStarted():
                 budget = "" if event.budget_s is None else f", within {_duration(event.budget_s)}"
                 self.line(f"tuning {event.workloads} workloads on {event.device.fingerprint}{budget}")
-                for strategy, reasons in event.aside.items():
+                for strategy, reasons in event.unbuildable.items():
                     self.line(escape(f"{strategy} steps aside, but for kernels compiled before: {'; '.join(reasons)}"))
                 self._progress.update(self._task, total=event.workloads)
             case WorkloadStarted():

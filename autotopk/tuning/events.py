@@ -42,7 +42,7 @@ class TuneStarted:
     """What torch.topk is here, see `Environment.baseline`."""
     workloads: int
     budget_s: float | None
-    aside: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    unbuildable: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Strategies whose kernels cannot be compiled here, with the reasons; those compiled before are measured."""
 
 

@@ -80,8 +80,8 @@ def tune(
     store_path, winners_path = store_path or settings.database_path(), winners_path or settings.user_winners_path()
     if budget_s is None and math.isfinite(allowance := EFFORTS[effort].seconds_per_workload * len(workloads)):
         budget_s = allowance
-    aside = unbuildable((one.problem(model.type) for one in workloads), model, strategies)
-    on_event(TuneStarted(model, environment.baseline, len(workloads), budget_s, aside))
+    without_compiler = unbuildable((one.problem(model.type) for one in workloads), model, strategies)
+    on_event(TuneStarted(model, environment.baseline, len(workloads), budget_s, without_compiler))
     arguments = {"workloads": [str(one) for one in workloads], "effort": effort, "budget_s": budget_s}
     with (
         Store.open(store_path) as store,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from autotopk.device import Device
-from autotopk.problem import Problem
+from autotopk.problem import Problem, power_of_two
 from autotopk.strategies._radix.config import THREADS, RadixConfig
 from autotopk.strategies._radix.limits import held, most_blocks, most_capacity, most_items, registers, sampled
 
@@ -12,11 +12,6 @@ MIN_CAPACITY = 32
 
 MIN_CLUSTER_BYTES = 64 << 10  # measured: see docs/radix.md
 """Shorter rows are done by one block each before the blocks of a cluster have met."""
-
-
-def power_of_two(value: int) -> int:
-    """The power of two at or above."""
-    return 1 << (value - 1).bit_length()
 
 
 def suits_cluster(problem: Problem, device: Device) -> bool:

@@ -8,10 +8,10 @@ from autotopk.compilers.tilelang import TileLangSource, reasons_unbuildable
 from autotopk.device import Device
 from autotopk.errors import UnsupportedProblemError
 from autotopk.kernel import kernel_symbol
-from autotopk.problem import Problem
+from autotopk.problem import Problem, power_of_two
 from autotopk.strategies._radix.config import RadixConfig
 from autotopk.strategies._radix.limits import fits, held, reasons_too_large
-from autotopk.strategies._radix.shortlists import power_of_two, usual_capacity
+from autotopk.strategies._radix.shortlists import usual_capacity
 from autotopk.strategy import KernelProgram, Strategy
 
 FLOAT_INF = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}

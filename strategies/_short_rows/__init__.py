@@ -17,11 +17,6 @@ MERGED_K = 64
 """Largest k that is merged."""
 
 
-def power_of_two(value: int) -> int:
-    """The power of two at or above."""
-    return 1 << (value - 1).bit_length()
-
-
 def reasons_unlaunchable(problem: Problem, device: Device) -> list[str]:
     """Why none of the kernels can be launched for a problem on a device."""
     reasons = []

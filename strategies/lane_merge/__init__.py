@@ -8,8 +8,8 @@ from typing import ClassVar
 from autotopk.compilers.triton import TritonSource
 from autotopk.device import Device
 from autotopk.kernel import kernel_symbol
-from autotopk.problem import VECTOR_BYTES, Problem
-from autotopk.strategies._short_rows import power_of_two, reasons_unlaunchable, reasons_unmerged
+from autotopk.problem import VECTOR_BYTES, Problem, power_of_two
+from autotopk.strategies._short_rows import reasons_unlaunchable, reasons_unmerged
 from autotopk.strategy import KernelProgram, Strategy
 
 MAX_SHARE = 64

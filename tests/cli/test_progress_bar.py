@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from autotopk.cli.progress_bar import Display
+from autotopk.cli.progress_bar import ProgressBar
 from autotopk.cli.tables import times_faster
 from autotopk.device import H100
 from autotopk.tuning.events import (
@@ -36,10 +36,10 @@ EVENTS: list[Event] = [
 
 def shown(*, terminal: bool) -> str:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=200, color_system=None)
-    with Display(console) as display:
+    with ProgressBar(console) as bar:
         for event in EVENTS:
-            display.tuner_event(event)
-            display._progress.refresh()  # not only when the next frame is due
+            bar.tuner_event(event)
+            bar._progress.refresh()  # not only when the next frame is due
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
