@@ -1,5 +1,6 @@
 """Timers: what a sample is, and what is refused."""
 
+import itertools
 import time
 
 import pytest
@@ -24,19 +25,57 @@ def test_inputs_rotate_and_stay_within_their_cap() -> None:
     assert random_inputs(Problem.contiguous(2, 9, 5, "int64", "cpu"), CPU)[0].dtype == torch.int64
 
 
-def test_a_sample_is_the_time_of_one_call_over_all_inputs() -> None:
+class Clock:
+    """Stands still but for what is said to take time."""
+
+    def __init__(self) -> None:
+        self.now = 5.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pass_us(self, microseconds: float) -> None:
+        self.now += microseconds * 1e-6
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time, "perf_counter", clock)
+    return clock
+
+
+def test_a_sample_is_the_time_of_one_call_over_all_inputs(clock: Clock) -> None:
     timer = timer_for(random_inputs(Problem.contiguous(4, 64, 5, device_type="cpu"), CPU)[:3])
-    seen: set[int] = set()
+    seen: list[int] = []
 
     def run(x: Tensor) -> None:
-        seen.add(x.data_ptr())
-        time.sleep(0.001)
+        seen.append(x.data_ptr())
+        clock.pass_us(100)
 
     sample = timer.prepare(run)
-    assert 1000 < sample() < 20_000
-    assert sample() > 1000
-    assert seen == {x.data_ptr() for x in timer.inputs}
-    assert timer.median_us(run, samples=1) > 1000
+    seen.clear()
+    assert sample() == pytest.approx(100)
+    assert len(seen) == pytest.approx(CpuTimer.sample_us / 100, abs=1), "calls fill a sample"
+    assert seen[:6] == 2 * seen[:3], "inputs take turns"
+    assert set(seen) == {x.data_ptr() for x in timer.inputs}
+    assert timer.median_us(run, samples=1) == pytest.approx(100)
+
+
+def test_a_sample_is_the_median_of_its_calls(clock: Clock) -> None:
+    """A scheduler interrupts some."""
+    calls = itertools.count()
+    timer = timer_for([torch.zeros(2, 4)])
+    sample = timer.prepare(lambda x: clock.pass_us(90_000 if next(calls) % 5 == 4 else 50))
+    assert sample() == pytest.approx(50)
+
+
+def test_a_long_call_is_a_sample(clock: Clock) -> None:
+    calls = itertools.count()
+    sample = timer_for([torch.zeros(2, 4)]).prepare(lambda x: clock.pass_us(1e6 + 0 * next(calls)))
+    before = next(calls)
+    assert sample() == pytest.approx(1e6)
+    assert next(calls) == before + 2
 
 
 def test_filling_reaches_what_was_prepared_before() -> None:
@@ -49,15 +88,19 @@ def test_filling_reaches_what_was_prepared_before() -> None:
     assert set(seen) == {56.0}
 
 
-def test_no_call_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    sample = timer_for([torch.zeros(2, 4)]).prepare(lambda x: None)
-    monkeypatch.setattr(time, "perf_counter", lambda: 1.0)
+def test_no_call_takes_no_time(clock: Clock) -> None:
+    timer = timer_for([torch.zeros(2, 4)])
+    times = iter([1.0, 1.0, 1.0])
+    sample = timer.prepare(lambda x: clock.pass_us(next(times, 0.0)))
     with pytest.raises(MeasurementError, match=r"the clock said 0\.0 us"):
         sample()
 
 
-def test_host_time_is_the_best_burst() -> None:
-    assert 900 < host_us(lambda: time.sleep(0.001), calls=20) < 10_000
+def test_host_time_is_the_best_burst(clock: Clock) -> None:
+    """20 calls are ten bursts of two, after one that warms up."""
+    burst = itertools.chain([1e6], range(900, 0, -100), [700])
+    times = itertools.chain.from_iterable((us, us) for us in burst)
+    assert host_us(lambda: clock.pass_us(next(times)), calls=20) == pytest.approx(100)
 
 
 @pytest.mark.gpu
