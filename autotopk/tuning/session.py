@@ -86,6 +86,8 @@ class Session:
     index: int
     workload: Workload
     problem: Problem
+    evidence: list[Evidence]
+    """What was measured for the key on the device before, the oldest first; what is measured now is appended."""
     candidates: Sequence[Candidate]
     first: Sequence[Candidate]
     """To be measured before the others."""
@@ -100,8 +102,7 @@ class Session:
     def __post_init__(self) -> None:
         self._begun = time.monotonic()
         self._busy_before = self.context.worker.busy_s
-        self._evidence = self.context.store.evidence(self.context.device.fingerprint, self.key)
-        self._log = Log.of(self._evidence, self.context.baseline)
+        self._log = Log.of(self.evidence, self.context.baseline)
         self._identities: dict[Candidate, Identity] = {}
 
     @property
@@ -255,7 +256,7 @@ class Session:
 
     def _winners(self, fresh: Iterable[Measurement] = ()) -> dict[str, Winner]:
         """The key's winner, if any, by uuid, as the database will derive it with the `fresh` measurements."""
-        evidence = [*self._evidence, *(Evidence(one, self.context.baseline) for one in fresh)]
+        evidence = [*self.evidence, *(Evidence(one, self.context.baseline) for one in fresh)]
         return derive(evidence, [self.incumbent] if self.incumbent else [])
 
     def _timed(
@@ -296,7 +297,7 @@ class Session:
         """Finished: from here on nothing loses it."""
         self.context.store.record(self.context.run, measurements)
         for one in measurements:
-            self._evidence.append(Evidence(one, self.context.baseline))
+            self.evidence.append(Evidence(one, self.context.baseline))
             self._log.add(one)
             self.statuses[one.candidate] = one.status
             self.context.tell(CandidateMeasured(self.workload, one, len(self.statuses)))

@@ -31,6 +31,7 @@ from autotopk.tuning.session import EFFORTS, Context, Session
 from autotopk.tuning.worker import Worker
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.store import Store
+from autotopk.tuning_db.winners import Evidence
 from autotopk.workloads import Workload
 
 LOOK_AHEAD = 6
@@ -112,7 +113,8 @@ class TuningRun:
     def __post_init__(self) -> None:
         device = self.context.device
         self._winners = {winner.key: winner for winner in self.context.store.winners(device.fingerprint)}
-        self._candidates: dict[Workload, list[Candidate]] = {}
+        self._ahead: dict[Workload, tuple[list[Candidate], list[Evidence]]] = {}
+        """Of workloads whose kernels were started: what is to be measured, and what was."""
 
     def go(self) -> Outcome:
         """Run every session; those not begun when the budget ends, or on Ctrl-C, are "skipped"."""
@@ -135,13 +137,14 @@ class TuningRun:
         return outcome
 
     def _session(self, index: int, workload: Workload) -> Session:
-        found = self._candidates.pop(workload)
+        found, evidence = self._ahead.pop(workload)
         rules = heuristics(self._problem(workload), self.context.device, self.strategies)
         return Session(
             context=self.context,
             index=index,
             workload=workload,
             problem=self._problem(workload),
+            evidence=evidence,
             candidates=found,
             first=self._promising(workload, found) + rules,
             fallback=next((one for one in rules if one.strategy == "torch_fallback"), None),
@@ -161,12 +164,12 @@ class TuningRun:
     def _compile_ahead(self, index: int) -> None:
         """Start the kernels of this workload, then of the next ones, as far as their candidates are all measured."""
         for workload in self.workloads[index : index + 1 + LOOK_AHEAD]:
-            if workload not in self._candidates:
+            if workload not in self._ahead:
                 problem = self._problem(workload)
                 found = candidates(problem, self.context.device, self.strategies)
-                self._candidates[workload] = found
+                evidence = self.context.store.evidence(self.context.device.fingerprint, workload.key)
+                self._ahead[workload] = found, evidence
                 if len(found) < ENUMERATE:
-                    evidence = self.context.store.evidence(self.context.device.fingerprint, workload.key)
                     known = Log.of(evidence, self.context.baseline).latest
                     self.context.pool.submit(problem, [one for one in found if one not in known])
 

@@ -73,7 +73,7 @@ from autotopk import settings
 from autotopk.tuning_db.store import Store
 
 with Store.open(settings.database_path(), read_only=True) as store:
-    tried = {(m.config, m.status) for m in store.measurements() if m.strategy == "single_max"}
+    tried = {(m.candidate.config, m.status) for m in store.measurements() if m.candidate.strategy == "single_max"}
 print(*(f"{config}:{status}" for config, status in sorted(tried)))
 """
     assert python("-c", code, path=(site, ROOT)).stdout.split() == ['{"method":"argmax"}:ok', '{"method":"max"}:ok']
@@ -81,7 +81,7 @@ print(*(f"{config}:{status}" for config, status in sorted(tried)))
 
 def test_a_taken_name_is_ignored(tmp_path: Path, python: Python) -> None:
     site = plugin(tmp_path / "site", torch_fallback="json:dumps")
-    code = "from autotopk import registry; print(type(registry.get('torch_fallback')).__module__)"
+    code = "from autotopk import registry; registry.names(); print(type(registry.get('torch_fallback')).__module__)"
     process = python("-c", code, path=(site, ROOT))
     assert process.stdout.strip() == "autotopk.strategies.torch_fallback"
     assert "AutotopkWarning: strategy 'torch_fallback' of json:dumps is ignored: the name is taken" in process.stderr
@@ -100,3 +100,26 @@ def test_broken_ones_cost_a_warning_each(tmp_path: Path, python: Python) -> None
     for index, reason in enumerate(reasons.values()):
         [warning] = re.findall(f"AutotopkWarning: strategy 'broken_{index}' is left out: .*", process.stderr)
         assert reason in warning
+
+
+OLD_FORM = """
+from autotopk.strategy import Strategy
+
+class Old(Strategy):
+    name = "old"
+
+    def space(self, problem, device):
+        return []
+
+strategy = Old()
+"""
+
+
+def test_plugin_of_the_old_form_is_told_what_to_rename(tmp_path: Path, python: Python) -> None:
+    site = plugin(tmp_path / "site", old="old_form:strategy")
+    (site / "old_form.py").write_text(OLD_FORM)
+    process = python("-c", "import autotopk, torch; print(autotopk.topk(torch.ones(3), 2))", path=(site, ROOT))
+    said = (
+        "strategy 'old' is left out: TypeError: Old.space is of autotopk before 0.2: the method is called shortlist now"
+    )
+    assert said in process.stderr

@@ -113,6 +113,7 @@ def run_session(
             index=0,
             workload=workload,
             problem=problem,
+            evidence=store.evidence(device.fingerprint, workload.key),
             candidates=space,
             first=(),
             incumbent=incumbent,
