@@ -8,7 +8,7 @@ from autotopk import settings
 from autotopk.cli.arguments import device_named
 from autotopk.device import Device
 from autotopk.errors import ArtifactError, DatabaseError
-from autotopk.runtime.process import default
+from autotopk.runtime.state import default
 from autotopk.runtime.winners import layers
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Measurement, Winner

@@ -14,7 +14,7 @@ from autotopk.runtime import dispatch, launch
 from autotopk.runtime.dispatch import Choice
 from autotopk.runtime.layout import Layout, Plan
 from autotopk.runtime.plan_cache import PlanCache
-from autotopk.runtime.process import default
+from autotopk.runtime.state import default
 from autotopk.strategy import HostProgram
 
 Result = torch.return_types.topk

@@ -24,7 +24,7 @@ from autotopk.device import Device
 from autotopk.errors import AutotopkWarning, UnknownStrategyError, UnsupportedProblemError
 from autotopk.key import NEIGHBOUR_RADIUS, TuningKey
 from autotopk.problem import Problem
-from autotopk.runtime.process import Runtime, default
+from autotopk.runtime.state import Runtime, default
 from autotopk.strategy import Config, Program, Strategy
 from autotopk.tuning_db.records import Winner
 

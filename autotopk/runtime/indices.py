@@ -12,7 +12,7 @@ from autotopk.runtime.api import is_plain, topk
 from autotopk.runtime.dispatch import Choice
 from autotopk.runtime.layout import Layout
 from autotopk.runtime.plan_cache import PlanCache
-from autotopk.runtime.process import default
+from autotopk.runtime.state import default
 from autotopk.strategy import KernelProgram
 
 _plans: PlanCache[tuple[Callable[[Tensor], Tensor], Choice] | None] = default.plans("topk_indices")

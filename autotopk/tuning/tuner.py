@@ -20,7 +20,7 @@ from autotopk.candidate import Candidate
 from autotopk.device import device_of
 from autotopk.key import NEIGHBOUR_RADIUS
 from autotopk.problem import Problem
-from autotopk.runtime.process import default
+from autotopk.runtime.state import default
 from autotopk.tuning.candidates import candidates, heuristics, unbuildable
 from autotopk.tuning.compile_pool import CompilePool
 from autotopk.tuning.environment import environment_of

@@ -181,7 +181,7 @@ def test_a_winner_that_fails_on_an_adversary_makes_place(store: Store, status: s
     assert (result.winner.candidate.config, result.winner.adversarial_slowdown) == (FAST, 1.5)
 
 
-def test_a_worst_ratio_that_cannot_be_taken_is_left_open(store: Store) -> None:
+def test_a_slowdown_that_cannot_be_taken_is_left_open(store: Store) -> None:
     result = run_session(store, ReplayWorker(times={FASTER: 40}, worst_status={FASTER: "timeout"}))
     assert result.winner is not None
     assert (result.winner.candidate.config, result.winner.adversarial_slowdown) == (FASTER, None)
