@@ -111,7 +111,7 @@ class Session:
         return TuningKey.of(self.problem)
 
     def run(self) -> WorkloadResult:
-        """Do what earlier runs left to do."""
+        """Screen and race the candidates, as far as earlier runs have not."""
         effort = self.context.effort
         self._attach()
         search = Search(self.candidates, known=self._log.ratios(), first=self.first, limit=effort.trials)
