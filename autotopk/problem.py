@@ -16,6 +16,9 @@ DTYPE_BYTES = {
 }
 """The dtypes that strategies may declare, with their size in bytes; any other dtype goes to torch.topk."""
 
+FLOAT_INF = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
+"""Bits of infinity; integers have none."""
+
 VECTOR_BYTES = 16
 """The widest load of one thread."""
 

@@ -52,7 +52,8 @@ class HostProgram:
 
     def identity(self, arch: int) -> Identity:
         """Operators are not compiled: their code is their source."""
-        return Identity(self.source_digest(arch), self.source_digest(arch))
+        source = self.source_digest(arch)
+        return Identity(source, source)
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def choices(
 
 def _unblocked(choice: Choice, device: Device, runtime: Runtime) -> Iterator[Choice]:
     """The choice, unless it failed earlier in this process."""
-    if not runtime.is_blocked(choice.candidate, device):
+    if not runtime.is_blocked(choice.strategy, choice.config, device):
         yield choice
 
 
@@ -155,7 +155,7 @@ def _measured(
         rejected.append(f"{label}: {'; '.join(reasons)}")
     elif (config := _config(strategy, winner.candidate, problem, device)) is None:
         rejected.append(f"{label}: the configuration does not fit")
-    elif runtime.is_blocked(strategy.candidate(config), device):
+    elif runtime.is_blocked(strategy, config, device):
         rejected.append(f"{label}: failed earlier in this process")
     else:
         yield Choice(step, strategy, config, winner, tuple(rejected))

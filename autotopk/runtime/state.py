@@ -12,6 +12,7 @@ from autotopk.runtime import winners
 from autotopk.runtime.misses import Misses
 from autotopk.runtime.plan_cache import PlanCache
 from autotopk.runtime.winners import Winners
+from autotopk.strategy import Config, Strategy
 
 
 class Runtime:
@@ -44,9 +45,9 @@ class Runtime:
         self._blocked.add((candidate, device.fingerprint))
         warnings.warn(f"{candidate} failed and is left out: {error}", AutotopkWarning, stacklevel=4)
 
-    def is_blocked(self, candidate: Candidate, device: Device) -> bool:
-        """Whether `block` was called for it."""
-        return (candidate, device.fingerprint) in self._blocked
+    def is_blocked(self, strategy: Strategy, config: Config, device: Device) -> bool:
+        """Whether `block` was called for it; costs nothing while it never was."""
+        return bool(self._blocked) and (strategy.candidate(config), device.fingerprint) in self._blocked
 
     def reload(self) -> None:
         """Forget everything; what is on disk is read again on next use."""

@@ -74,11 +74,12 @@ def is_current(winner: Winner) -> bool | None:
     try:
         if program.source_digest(device.arch) == winner.identity.source:
             return True
-        if isinstance(program, HostProgram) or program.source.cached(device.arch) is not None:
+        if isinstance(program, HostProgram):
             return program.identity(device.arch).code == winner.identity.code
+        kernel = program.source.cached(device.arch)
     except BuildError:  # device files are missing
         return False
-    return None
+    return None if kernel is None else program.identity_as(kernel.code, device.arch).code == winner.identity.code
 
 
 def problem_of(winner: Winner) -> Problem:

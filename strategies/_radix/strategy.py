@@ -8,14 +8,11 @@ from autotopk.compilers.tilelang import TileLangSource, reasons_unbuildable
 from autotopk.device import Device
 from autotopk.errors import UnsupportedProblemError
 from autotopk.kernel import kernel_symbol
-from autotopk.problem import Problem, power_of_two
+from autotopk.problem import FLOAT_INF, Problem, power_of_two
 from autotopk.strategies._radix.config import RadixConfig
 from autotopk.strategies._radix.limits import fits, held, reasons_too_large
 from autotopk.strategies._radix.shortlists import usual_capacity
 from autotopk.strategy import KernelProgram, Strategy
-
-FLOAT_INF = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
-"""Bits of infinity."""
 
 MASKED = 8192  # equally fast at 4,000 for 256 columns, 16,000 for 4,096 (docs/radix.md)
 """k times elements that masked_argmax goes through in the least time of radix selection."""

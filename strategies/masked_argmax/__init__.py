@@ -7,7 +7,7 @@ from typing import ClassVar
 from autotopk.compilers.triton import TritonSource
 from autotopk.device import Device
 from autotopk.kernel import kernel_symbol
-from autotopk.problem import Problem, power_of_two
+from autotopk.problem import FLOAT_INF, Problem, power_of_two
 from autotopk.strategies._short_rows import reasons_unlaunchable, reasons_unmerged
 from autotopk.strategy import KernelProgram, Strategy
 
@@ -15,9 +15,6 @@ MAX_COLS = 8192
 MAX_K = 128
 MAX_KEY_REGISTERS = {1: 64, 2: 64, 4: 64, 8: 32, 16: 16}
 """32-bit registers of a thread that may hold keys, by warps: more of them spill; half of it for several rows."""
-
-FLOAT_INF = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
-"""Bits of infinity."""
 
 
 @dataclass(frozen=True)
