@@ -30,10 +30,11 @@ from autotopk.kernel import KernelSource
 from autotopk.oracle import inputs
 from autotopk.oracle.reference import problems_with
 from autotopk.problem import Problem
+from autotopk.program import KernelProgram
 from autotopk.runtime import dispatch, launch
 from autotopk.strategies._short_rows import MERGED_DTYPES, reasons_unmerged
 from autotopk.strategies.lane_merge import LaneMergeConfig
-from autotopk.strategy import Config, KernelProgram, Strategy
+from autotopk.strategy import Config, Strategy
 from autotopk.tuning import timing
 from autotopk.workloads import tagged
 
@@ -124,13 +125,13 @@ def every_layout(strategy: Strategy, problem: Problem, device: Device) -> list[C
     for config in [*strategy.shortlist(problem, device), *wide]:
         program = strategy.program(config, problem, device)
         assert isinstance(program, KernelProgram)
-        kernels.setdefault(program.source, config)
+        kernels.setdefault(program.sources[0], config)
     return list(kernels.values())
 
 
 def compile_all(programs: Iterable[Any], device: Device) -> None:
     """On all cores, before anything is timed."""
-    sources = dict.fromkeys(program.source for program in programs if isinstance(program, KernelProgram))
+    sources = dict.fromkeys(program.sources[0] for program in programs if isinstance(program, KernelProgram))
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         list(pool.map(compile_one, sources, repeat(device.arch)))
 

@@ -15,7 +15,6 @@ from autotopk.compilers import nvcc
 from autotopk.compilers.device_code import check_imports, device_digest
 from autotopk.errors import BuildError
 from autotopk.kernel import (
-    POINTERS,
     Kernel,
     KernelSource,
     Parameter,
@@ -192,7 +191,7 @@ def _parameter(variable: Any) -> Parameter:
     """A parameter by its name in the vocabulary of launches; TileLang may add "_handle" or a number to a name."""
     name = re.sub(r"(_handle)?(_\d+)?$", "", str(variable.name))
     kind = _KINDS.get(str(variable.dtype))
-    known = POINTERS if kind == "pointer" else scalars(Problem.contiguous(1, 1, 1))
-    if kind is None or name not in known:
+    known = kind == "pointer" or name in scalars(Problem.contiguous(1, 1, 1))  # tensors are bound by name
+    if kind is None or not known:
         raise ValueError(f"no launch provides the parameter {variable.name} ({variable.dtype})")
     return Parameter(name, kind)

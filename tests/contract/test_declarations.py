@@ -16,9 +16,10 @@ from autotopk.device import H100, Device, cpu_device
 from autotopk.errors import AutotopkWarning, UnsupportedProblemError
 from autotopk.files import write_atomically
 from autotopk.problem import DTYPE_BYTES, Problem
+from autotopk.program import MAX_SCRATCH_BYTES, HostProgram, KernelProgram
 from autotopk.runtime import dispatch
 from autotopk.strategies._radix import strategy as radix
-from autotopk.strategy import HostProgram, KernelProgram, Strategy
+from autotopk.strategy import Strategy
 from autotopk.tuning.candidates import candidates, unbuildable
 
 OLD_GPU = Device("cuda", "NVIDIA Tesla T4", (7, 5), 40, 4 << 20, 15, 64 << 10)
@@ -54,7 +55,7 @@ def able(strategy: Strategy) -> Iterator[tuple[Problem, Device]]:
     """Every problem of the list that it says it serves."""
     for device, (rows, cols, k), dtype, order in product(DEVICES, SHAPES, DTYPE_BYTES, (True, False)):
         problem = Problem.contiguous(rows, cols, k, dtype, device.type, largest=order, sorted=order)
-        if not strategy.reasons_unsupported(problem, device):
+        if not strategy.reasons_unable(problem, device):
             yield problem, device
 
 
@@ -72,7 +73,7 @@ def test_reasons_name_the_value_that_is_the_trouble(strategy: Strategy) -> None:
     for device, (rows, cols, k), dtype in product(DEVICES, SHAPES, ("float32", "int64")):
         problem = Problem.contiguous(rows, cols, k, dtype, device.type)
         named = (f"k={k}", str(cols), str(rows), dtype, device.name)
-        for reason in strategy.reasons_unsupported(problem, device):
+        for reason in strategy.reasons_unable(problem, device):
             assert any(value in reason for value in named), (problem, reason)
 
 
@@ -130,18 +131,20 @@ def test_programs_fit_a_launch(strategy: Strategy) -> None:
             if isinstance(found, HostProgram):
                 continue  # run in test_cpu
             assert isinstance(found, KernelProgram)
-            x, y, z = found.grid
-            assert 1 <= x < 1 << 31
-            assert 1 <= y < 1 << 16
-            assert 1 <= z < 1 << 16
+            assert found.scratch_bytes(problem) <= MAX_SCRATCH_BYTES
+            for launch in found.launches:
+                x, y, z = launch.blocks(problem)
+                assert 1 <= x < 1 << 31
+                assert 1 <= y < 1 << 16
+                assert 1 <= z < 1 << 16
 
 
 def test_sources_travel_and_are_told_apart(strategy: Strategy) -> None:
     for problem, device in able(strategy):
         sources = [
-            program.source
+            source
             for config in strategy.shortlist(problem, device)
-            if isinstance(program := strategy.program(config, problem, device), KernelProgram)
+            for source in strategy.program(config, problem, device).sources
         ]
         for source in sources:
             assert pickle.loads(pickle.dumps(source)) == source
@@ -181,7 +184,7 @@ def test_without_a_compiler_only_kept_kernels_are_served_and_tuned(
     monkeypatch.setattr(radix, "reasons_unbuildable", lambda: ["no compiler"])
     strategy = registry.get(name)
     assert isinstance(strategy, radix.RadixStrategy)
-    assert not strategy.reasons_unsupported(problem, H100)
+    assert not strategy.reasons_unable(problem, H100)
     assert strategy.heuristic(problem, H100) is None
     assert candidates(problem, H100, [name]) == []
     assert unbuildable([problem], H100, [name, "torch_fallback"]) == {name: ["no compiler"]}
@@ -212,13 +215,11 @@ import tempfile
 from autotopk import registry
 from autotopk.device import H100
 from autotopk.problem import Problem
-from autotopk.strategy import KernelProgram
 strategy, problem = registry.get(sys.argv[1]), Problem.contiguous(64, 128, 5)
-if not strategy.reasons_unsupported(problem, H100):
+if not strategy.reasons_unable(problem, H100):
     for config in strategy.shortlist(problem, H100):
-        program = strategy.program(config, problem, H100)
-        if isinstance(program, KernelProgram):
-            program.source.cache_key()
+        for source in strategy.program(config, problem, H100).sources:
+            source.cache_key()
 strategy.heuristic(problem, H100)
 print([name for name in ("triton", "tilelang", "tvm", "sqlalchemy", "optuna") if name in sys.modules])
 """
