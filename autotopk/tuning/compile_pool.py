@@ -77,7 +77,7 @@ class Started:
 
 
 class CompilePool:
-    """The compile pool of one device; kernels are identified by their cache file, and built once."""
+    """The compile pool of one device; each kernel, known by its cache file, and each library is built once."""
 
     def __init__(self, device: Device, *, preload: Sequence[str] = (), processes: int | None = None) -> None:
         """Set up; processes start with the first kernel.
@@ -143,15 +143,15 @@ class CompilePool:
             if isinstance(program, HostProgram) and program.prepare is None:
                 return Build(identity=Identity(source, source))
             started = Started(program, problem, arch, Identity(source, ""))
-            kernels = [(one.cache_path(arch), partial(_compile, one, arch)) for one in program.sources]
+            builds = [(one.cache_path(arch), partial(_compile, one, arch)) for one in program.sources]
         except (UnsupportedProblemError, UnknownStrategyError) as error:
             return Build("unsupported", first_line(error))
         except Exception as error:  # a strategy may be anyone's code: what it raises is its result
             return Build("build_failed", f"{type(error).__name__}: {first_line(error)}")
         if isinstance(program, HostProgram):
-            prepare = partial(_prepare_library, candidate, problem, self._device)
-            kernels = [(Path(candidate.strategy, source), prepare)]
-        for path, build in kernels:
+            library = Path(candidate.strategy, repr(program.prepare))
+            builds = [(library, partial(_prepare_library, candidate, problem, self._device))]
+        for path, build in builds:
             if path not in self._kernels:
                 if self._broken:
                     return started.build([Compiled()])  # the worker, which is replaced when it dies, compiles it

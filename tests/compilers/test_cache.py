@@ -120,7 +120,7 @@ from autotopk import registry
 from autotopk.device import H100
 from autotopk.problem import Problem
 strategy, problem = registry.get("masked_argmax"), Problem.contiguous(64, 128, 5)
-source = strategy.program(strategy.heuristic(problem, H100), problem, H100).source
+source = strategy.program(strategy.heuristic(problem, H100), problem, H100).sources[0]
 kernel = source.load(90)
 print(kernel.symbol, "triton" in sys.modules, source.cache_path(90))
 """

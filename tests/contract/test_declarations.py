@@ -15,11 +15,11 @@ from autotopk import registry
 from autotopk.device import H100, Device, cpu_device
 from autotopk.errors import AutotopkWarning, UnsupportedProblemError
 from autotopk.files import write_atomically
-from autotopk.problem import DTYPE_BYTES, Problem
+from autotopk.problem import ANSWERS, DTYPE_BYTES, MemoryLayout, Problem
 from autotopk.program import MAX_SCRATCH_BYTES, HostProgram, KernelProgram
 from autotopk.runtime import dispatch
 from autotopk.strategies._radix import strategy as radix
-from autotopk.strategy import Strategy
+from autotopk.strategy import Features, Strategy
 from autotopk.tuning.candidates import candidates, unbuildable
 
 OLD_GPU = Device("cuda", "NVIDIA Tesla T4", (7, 5), 40, 4 << 20, 15, 64 << 10)
@@ -75,6 +75,43 @@ def test_reasons_name_the_value_that_is_the_trouble(strategy: Strategy) -> None:
         named = (f"k={k}", str(cols), str(rows), dtype, device.name)
         for reason in strategy.reasons_unable(problem, device):
             assert any(value in reason for value in named), (problem, reason)
+
+
+def outside(features: Features) -> Iterator[tuple[Problem, Device]]:
+    """Small problems that lie outside of a family's features by one of them each."""
+    for device in DEVICES:
+        if device.type not in features.device_types or device.capability < features.capability:
+            yield Problem.contiguous(4, 64, 3, min(features.dtypes), device.type), device
+        for dtype in DTYPE_BYTES.keys() - features.dtypes:
+            yield Problem.contiguous(4, 64, 3, dtype, device.type), device
+        for answer in set(ANSWERS) - features.answers:
+            yield Problem.contiguous(4, 64, 3, device_type=device.type, answer=answer), device
+        if not features.side_by_side:
+            layout = MemoryLayout(64 * 4, col_stride=4, inner=4)
+            yield Problem(4, 64, 3, "float32", device_type=device.type, layout=layout), device
+
+
+def test_refuses_what_its_features_leave_out(strategy: Strategy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its own reasons are: the base class asks the features first."""
+    monkeypatch.setattr(type(strategy), "reasons_unsupported", lambda *_: [])
+    refused = list(outside(strategy.features))
+    assert refused
+    for problem, device in refused:
+        assert all(strategy.reasons_unable(problem, device) or [""]), (problem, device)
+    for problem, device in able(strategy):
+        assert not strategy.features.reasons_unsupported(problem, device)
+
+
+def test_features_that_are_declared_are_served(strategy: Strategy) -> None:
+    """Of every dtype, form of answer and layout that a family declares there is a problem that it serves."""
+    served: set[object] = set()
+    layouts = (MemoryLayout(64, vector=4, aligned=True), MemoryLayout(64 * 4, col_stride=4, inner=4))
+    for device, dtype, answer, layout, cols in product(DEVICES, DTYPE_BYTES, ANSWERS, layouts, (64, 1 << 17)):
+        problem = Problem(4, cols, 3, dtype, answer=answer, device_type=device.type, layout=layout)
+        if not strategy.reasons_unable(problem, device):
+            served |= {dtype, answer, layout.side_by_side, device.type}
+    features = strategy.features
+    assert served == {*features.dtypes, *features.answers, False, features.side_by_side, *features.device_types}
 
 
 def test_name(strategy: Strategy) -> None:

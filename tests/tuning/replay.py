@@ -96,7 +96,7 @@ def run_session(
     space = candidates(problem, device, strategies)
     with closing(CompilePool(device)) as pool, pytest.MonkeyPatch.context() as patch:
         if code is not None:
-            patch.setattr("autotopk.strategy.python_digest", lambda file: code)
+            patch.setattr("autotopk.program.python_digest", lambda file: code)
         context = Context(
             device=device,
             environment=environment,
