@@ -5,11 +5,12 @@ Third parties register theirs in the entry-point group `autotopk.strategies`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import product
 from typing import Any, ClassVar
 
-from autotopk.candidate import Candidate, knobs_json, parse_knobs
+from autotopk.candidate import Candidate, Knob, knobs_json, parse_knobs
 from autotopk.device import Device
 from autotopk.errors import UnsupportedProblemError
 from autotopk.problem import DTYPE_BYTES, Answer, Problem
@@ -105,6 +106,37 @@ class Strategy(ABC):
     def valid(self, config: Config, problem: Problem, device: Device) -> bool:
         """Whether a configuration, perhaps measured on another shape, may serve this problem."""
         return config in self.shortlist(problem, device)
+
+    def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
+        """The values of every knob that are worth measuring; by default those that occur in the shortlist."""
+        shortlist = self.shortlist(problem, device)
+        names = [field.name for field in fields(self.config_type)]
+        return {name: list(dict.fromkeys(getattr(config, name) for config in shortlist)) for name in names}
+
+    def lattice(self, problem: Problem, device: Device) -> Iterator[Config]:
+        """The shortlist, then all other valid combinations of the knobs; of those that make one program, the first."""
+        offered: set[object] = set()
+        for config in self.shortlist(problem, device):
+            offered |= {config, self._made(config, problem, device)}
+            yield config
+        knobs = self.knobs(problem, device)
+        for values in product(*knobs.values()):
+            try:
+                config = self.config_type(**dict(zip(knobs, values, strict=True)))
+            except ValueError:
+                continue
+            if config in offered or not self.valid(config, problem, device):
+                continue
+            if (made := self._made(config, problem, device)) not in offered:
+                offered.add(made)
+                yield config
+
+    def _made(self, config: Config, problem: Problem, device: Device) -> object:
+        """What tells programs apart; the configuration where making one fails, which is the tuner's to record."""
+        try:
+            return self.program(config, problem, device)
+        except Exception:  # a strategy may be anyone's code
+            return config
 
     def candidate(self, config: Config) -> Candidate:
         """The strategy in one of its configurations, by name."""

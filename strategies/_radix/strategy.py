@@ -1,9 +1,11 @@
 """What the families of radix kernels have in common as strategies, and how their kernels are named."""
 
 from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from autotopk.candidate import Knob
 from autotopk.compilers.tilelang import TileLangSource, reasons_unbuildable
 from autotopk.device import Device
 from autotopk.errors import UnsupportedProblemError
@@ -11,6 +13,7 @@ from autotopk.kernel import kernel_symbol
 from autotopk.problem import FLOAT_INF, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._radix.config import RadixConfig
+from autotopk.strategies._radix.lattice import knobs, wasteful
 from autotopk.strategies._radix.limits import fits, held, reasons_too_large
 from autotopk.strategies._radix.shortlists import usual_capacity
 from autotopk.strategy import Strategy
@@ -36,6 +39,10 @@ class RadixStrategy(Strategy):
     def preferred(self, problem: Problem, device: Device) -> Any:
         """The configuration to begin with, without a capacity."""
 
+    def block_counts(self, problem: Problem, device: Device) -> Sequence[int]:
+        """Blocks of a row that are worth measuring; the knob of those that have one."""
+        return (1,)
+
     def usual(self, problem: Problem, device: Device) -> Any:
         """The configuration to begin with; with the roomiest instead of the preferred where k needs it."""
         for config in (self.preferred(problem, device), self.roomiest(problem, device)):
@@ -54,6 +61,16 @@ class RadixStrategy(Strategy):
     def valid(self, config: Any, problem: Problem, device: Device) -> bool:
         """Whatever the kernel can run."""
         return fits(config, problem, device)
+
+    def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
+        """See `lattice.knobs`."""
+        return knobs(problem, self.block_counts(problem, device))
+
+    def lattice(self, problem: Problem, device: Device) -> Iterator[Any]:
+        """But for what is wasteful, see there."""
+        shortlist = set(self.shortlist(problem, device))
+        points = super().lattice(problem, device)
+        return (one for one in points if one in shortlist or not wasteful(one, problem))
 
     def heuristic(self, problem: Problem, device: Device) -> Any | None:
         """The usual configuration where the family suits, and its kernel is kept already or can be compiled here.

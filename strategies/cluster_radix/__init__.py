@@ -59,6 +59,11 @@ class ClusterRadix(RadixStrategy):
         found = [replace(one, capacity=size) for one in shapes for size in capacities(one, problem, device)]
         return found or [self.usual(problem, device)]
 
+    def block_counts(self, problem: Problem, device: Device) -> Sequence[int]:
+        """Up to clusters of which only half run at once."""
+        most = min(2 * _most_blocks(problem, device), most_blocks(device))
+        return [blocks for blocks in KNOBS["blocks"] if blocks <= most]
+
     def suits(self, problem: Problem, device: Device) -> bool:
         """Where one block each would leave most of the device idle."""
         return suits_cluster(problem, device)

@@ -1,10 +1,11 @@
 """Short rows of floats, sorted lane by lane and merged, in Triton: the fastest for small k."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar
 
+from autotopk.candidate import Knob
 from autotopk.compilers.triton import TritonSource
 from autotopk.device import Device
 from autotopk.kernel import kernel_symbol
@@ -17,6 +18,8 @@ MAX_SHARE = 64
 """Most elements of a lane; their loads are all in flight at once."""
 SPARED = 16
 """Elements of a lane that can be held once more, with their places, without costing occupancy."""
+LANES = (1, 2, 4, 8, 16, 32)
+WARPS = (1, 2, 4, 8)
 DEPTHS = (4, 8, 16, 32, 64)
 TREE_K = 4
 """Largest k whose lists are merged pairwise."""
@@ -60,11 +63,15 @@ class LaneMerge(Strategy):
         """What was ever best, or within 3 % of it, in an exhaustive sweep: docs/small_rows.md."""
         return list(dict.fromkeys(_layouts(problem, device)))
 
+    def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
+        """Every layout: the kernels of a shape are few, and quickly compiled."""
+        return {"lanes": LANES, "warps": WARPS, "depth": DEPTHS, "tree": (False, True)}
+
     def valid(self, config: LaneMergeConfig, problem: Problem, device: Device) -> bool:
         """Any layout whose lanes can hold their shares."""
         return (
-            config.lanes in (1, 2, 4, 8, 16, 32)
-            and config.warps in (1, 2, 4, 8)
+            config.lanes in LANES
+            and config.warps in WARPS
             and config.depth in DEPTHS
             and share(config.lanes, problem) <= MAX_SHARE
             and config.depth >= min(share(config.lanes, problem), least_depth(config, problem))

@@ -1,9 +1,10 @@
 """Short rows held in registers: k rounds of maximum and mask, in Triton."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from autotopk.candidate import Knob
 from autotopk.compilers.triton import TritonSource
 from autotopk.device import Device
 from autotopk.kernel import kernel_symbol
@@ -14,6 +15,7 @@ from autotopk.strategy import Features, Strategy
 
 MAX_COLS = 8192
 MAX_K = 128
+ROWS = (1, 2, 4, 8, 16, 32, 64)
 MAX_KEY_REGISTERS = {1: 64, 2: 64, 4: 64, 8: 32, 16: 16}
 """32-bit registers of a thread that may hold keys, by warps: more of them spill; half of it for several rows."""
 
@@ -55,12 +57,17 @@ class MaskedArgmax(Strategy):
         width = power_of_two(problem.cols)
         return [
             config
-            for rows in (1, 2, 4, 8, 16, 32, 64)
+            for rows in ROWS
             for warps in MAX_KEY_REGISTERS
             if rows < 2 * problem.rows
             and _fits(config := MaskedArgmaxConfig(rows, warps), problem)
             and rows * width >= 32 * warps
         ] or [MaskedArgmaxConfig(1, 1)]
+
+    def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
+        """Every layout, of no more than twice the rows."""
+        rows = [rows for rows in ROWS if rows < 2 * problem.rows]
+        return {"rows_per_program": rows, "warps": list(MAX_KEY_REGISTERS)}
 
     def valid(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> bool:
         """Any layout whose registers suffice."""

@@ -1,12 +1,13 @@
 """PyTorch's own operators: torch.topk, a full sort, or topk of chunks and then of the survivors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from autotopk.candidate import Knob
 from autotopk.device import Device
 from autotopk.problem import Problem
 from autotopk.program import HostProgram
@@ -52,6 +53,19 @@ class TorchFallback(Strategy):
         chunked = [TorchConfig("chunked", chunk) for chunk in CHUNKS if 2 * problem.k <= chunk <= problem.cols // 2]
         sorts = device.type == "cpu" or "float" not in problem.dtype
         return [TorchConfig("topk"), *([TorchConfig("sort")] if sorts else []), *chunked]
+
+    def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
+        """The methods, and sizes of chunks also between those of the shortlist."""
+        return {
+            "method": ("topk", "sort", "chunked"),
+            "chunk": (0, *sorted({*CHUNKS, *(3 * one // 2 for one in CHUNKS)})),
+        }
+
+    def valid(self, config: TorchConfig, problem: Problem, device: Device) -> bool:
+        """Chunks that discard something, and the operators of the shortlist."""
+        if config.method == "chunked":
+            return 2 * problem.k <= config.chunk <= problem.cols // 2
+        return config in self.shortlist(problem, device)
 
     def heuristic(self, problem: Problem, device: Device) -> TorchConfig:
         """torch.topk as it is."""

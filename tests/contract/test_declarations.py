@@ -21,6 +21,7 @@ from autotopk.runtime import dispatch
 from autotopk.strategies._radix import strategy as radix
 from autotopk.strategy import Features, Strategy
 from autotopk.tuning.candidates import candidates, unbuildable
+from autotopk.workloads import tagged
 
 OLD_GPU = Device("cuda", "NVIDIA Tesla T4", (7, 5), 40, 4 << 20, 15, 64 << 10)
 SMALL_GPU = Device("cuda", "NVIDIA GeForce RTX 4090", (8, 9), 128, 72 << 20, 24, 99 << 10)
@@ -135,6 +136,31 @@ def test_space_is_finite_valid_and_repeatable(strategy: Strategy) -> None:
         assert len(set(space)) == len(space) <= 10_000
         assert space == list(strategy.shortlist(problem, device))
         assert all(strategy.valid(config, problem, device) for config in space)
+
+
+def test_lattice_is_the_shortlist_and_other_valid_points(strategy: Strategy) -> None:
+    """Each once, and so is each program."""
+    for workload in {*tagged("seeds"), *tagged("serving")}:
+        problem = workload.problem("cuda")
+        if strategy.reasons_unable(problem, H100):
+            continue
+        shortlist, lattice = strategy.shortlist(problem, H100), list(strategy.lattice(problem, H100))
+        assert lattice[: len(shortlist)] == list(shortlist)
+        assert len(set(lattice)) == len(lattice) <= 1000, workload
+        assert all(strategy.valid(config, problem, H100) for config in lattice)
+        assert all(strategy.parse_config(strategy.candidate(config).config) == config for config in lattice)
+        others = [strategy.program(config, problem, H100) for config in lattice[len(shortlist) :]]
+        assert len(set(others)) == len(others)
+        assert lattice == list(strategy.lattice(problem, H100))
+
+
+def test_lattices_reach_beyond_the_shortlists() -> None:
+    for name, problem in FAMILIES:
+        strategy = registry.get(name)
+        shortlist, lattice = strategy.shortlist(problem, H100), list(strategy.lattice(problem, H100))
+        assert len(lattice) > len(shortlist), problem
+        values = strategy.knobs(problem, H100)
+        assert set(values) == {field.name for field in fields(strategy.config_type)}
 
 
 def test_default_is_valid(strategy: Strategy) -> None:
