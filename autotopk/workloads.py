@@ -51,8 +51,12 @@ TAGS: dict[str, str] = {
     "dsa": "token selection of sparse attention",
     "sampling": "candidates of the next token",
     "ann": "nearest neighbours",
+    "sweep": "one of every kind, in order alone: where every point of the lattices is measured (docs/tuning.md)",
 }
 """Every tag, with what it stands for."""
+
+SORTED_ALONE = frozenset({"sweep"})
+"""Tags whose workloads are in one order."""
 
 _SHAPES: tuple[tuple[int, int, int, str, str], ...] = (
     # rows, cols, k, tags, dtypes
@@ -62,26 +66,26 @@ _SHAPES: tuple[tuple[int, int, int, str, str], ...] = (
     (32, 64, 10, "seeds executorch", "float32"),
     (64, 128, 5, "seeds executorch serving", "float32"),
     (128, 256, 10, "seeds executorch serving", "float32"),
-    (256, 512, 20, "seeds executorch serving", "float32"),
+    (256, 512, 20, "seeds executorch serving sweep", "float32"),
     (512, 32, 2, "seeds executorch serving", "float32"),
     (1024, 16, 4, "seeds executorch serving", "float32"),
-    (1024, 1024, 10, "seeds executorch serving", "float32"),
-    (64, 4096, 128, "seeds flagtree serving dsa", "float32"),
-    (64, 8192, 256, "seeds flagtree serving dsa", "float32"),
+    (1024, 1024, 10, "seeds executorch serving sweep", "float32"),
+    (64, 4096, 128, "seeds flagtree serving dsa sweep", "float32"),
+    (64, 8192, 256, "seeds flagtree serving dsa sweep", "float32"),
     (64, 32768, 1024, "seeds flagtree serving dsa", "float32"),
-    (64, 32768, 2048, "seeds flagtree serving dsa", "float32"),
+    (64, 32768, 2048, "seeds flagtree serving dsa sweep", "float32"),
     (64, 32768, 2048, "serving dsa", "bfloat16"),
-    (1, 131072, 2048, "seeds flagtree serving dsa", "float32"),
+    (1, 131072, 2048, "seeds flagtree serving dsa sweep", "float32"),
     (1, 262144, 2048, "seeds flagtree serving dsa", "float32"),
     (1, 262144, 2048, "serving dsa", "bfloat16"),
     (1, 524288, 2048, "seeds flagtree serving dsa", "float32"),
-    (64, 128, 8, "seeds flagtree serving", "float32"),
+    (64, 128, 8, "seeds flagtree serving sweep", "float32"),
     (64, 1024, 32, "seeds flagtree serving", "float32"),
     (64, 8192, 128, "seeds flagtree serving", "float32"),
-    (128, 32768, 256, "seeds flagtree serving", "float32"),
+    (128, 32768, 256, "seeds flagtree serving sweep", "float32"),
     (1, 256, 8, "serving moe", "float32"),
-    (4096, 256, 8, "serving moe", "float32 bfloat16"),
-    (32768, 128, 4, "serving moe", "float32"),
+    (4096, 256, 8, "serving moe sweep", "float32 bfloat16"),
+    (32768, 128, 4, "serving moe sweep", "float32"),
     (8192, 512, 10, "serving moe", "float32"),
     (8, 131072, 2048, "serving dsa", "float32"),
     (16, 1048576, 2048, "serving dsa", "float32"),
@@ -89,13 +93,14 @@ _SHAPES: tuple[tuple[int, int, int, str, str], ...] = (
     (4096, 8192, 2048, "serving dsa", "float32"),
     (4096, 4096, 1024, "serving dsa", "float32"),
     (1, 128256, 50, "serving sampling", "float32"),
-    (32, 128256, 50, "serving sampling", "float32 bfloat16"),
+    (32, 128256, 50, "serving sampling sweep", "float32"),
+    (32, 128256, 50, "serving sampling", "bfloat16"),
     (256, 151936, 64, "serving sampling", "float32 bfloat16"),
     (512, 32000, 256, "serving sampling", "float32"),
-    (10000, 1000, 10, "serving ann", "float32"),
+    (10000, 1000, 10, "serving ann sweep", "float32"),
     (1000, 100000, 10, "serving ann", "float32"),
     (100, 1000000, 64, "serving ann", "float32"),
-    (1, 1048576, 100, "serving ann", "float32"),
+    (1, 1048576, 100, "serving ann sweep", "float32"),
     (1, 10000000, 100, "serving ann", "float32"),
     (1, 100000000, 32, "serving ann", "float32"),
     (4, 32, 5, "ci", "float32"),
@@ -111,7 +116,7 @@ _SHAPES: tuple[tuple[int, int, int, str, str], ...] = (
 
 
 def tagged(tag: str) -> list[Workload]:
-    """The workloads of a tag, each sorted and in any order, because the two may have different winners.
+    """The workloads of a tag, each sorted and, but for `SORTED_ALONE`, in any order: the two have different winners.
 
     Raises ValueError for an unknown tag.
     """
@@ -134,7 +139,7 @@ def grid(
 
 def _named() -> list[Workload]:
     return [
-        Workload(rows, cols, k, dtype, order, frozenset(tags.split()))
+        Workload(rows, cols, k, dtype, order, frozenset(tags.split()) - (frozenset() if order else SORTED_ALONE))
         for rows, cols, k, tags, dtypes in _SHAPES
         for dtype in dtypes.split()
         for order in (True, False)

@@ -55,6 +55,7 @@ def tune(
     dtype: Dtypes = None,
     effort: Annotated[Literal["quick", "full", "oracle"], typer.Option(help="How much to measure.")] = "quick",
     budget: Annotated[float | None, typer.Option(min=0, help="Seconds to stop after.")] = None,
+    strategy: Annotated[Words, typer.Option("--strategy", help="Only these: lane_merge,block_radix.")] = None,
     device: RunsOn = None,
     db: Database = None,
     from_misses: Annotated[
@@ -74,6 +75,7 @@ def tune(
     if from_misses:
         workloads = list(dict.fromkeys([*workloads, *arguments.missed(from_misses, device_of(place))]))
     workloads = workloads or arguments.usual(place)
+    strategies = arguments.strategies(strategy or ())
     if place.type == "cpu":
         typer.echo("no GPU in use: tuning torch's CPU operators", err=True)
     with ProgressBar(console(stderr=True)) as bar:
@@ -83,6 +85,7 @@ def tune(
             effort=effort,
             budget_s=budget,
             device=place,
+            strategies=strategies,
             on_event=bar.tuner_event,
         )
     out = console()

@@ -79,6 +79,16 @@ def workloads(
     return list(dict.fromkeys(chosen))
 
 
+def strategies(texts: Sequence[str]) -> list[str] | None:
+    """Names of strategies; None for all. Raises SelectionError."""
+    from autotopk import registry
+
+    words = _split(texts)
+    if unknown := sorted({*words} - {*registry.names()}):
+        raise SelectionError(f"strategy {unknown[0]!r} is not one of {', '.join(registry.names())}")
+    return words or None
+
+
 def usual(device: "torch.device") -> "list[Workload]":
     """What is tuned and timed where nothing else is asked for."""
     from autotopk.workloads import tagged

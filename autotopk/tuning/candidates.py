@@ -1,11 +1,12 @@
-"""What is measured for a problem: the shortlists and heuristics of the strategies that are able."""
+"""What is measured for a problem: the shortlists, lattices and heuristics of the strategies that are able."""
 
+import random
 from collections.abc import Collection, Iterable, Iterator
 
 from autotopk import registry
 from autotopk.candidate import Candidate
 from autotopk.device import Device
-from autotopk.errors import BuildError
+from autotopk.errors import BuildError, UnknownStrategyError, UnsupportedProblemError
 from autotopk.problem import Problem
 from autotopk.program import Program
 from autotopk.strategy import Config, Strategy
@@ -16,8 +17,35 @@ def candidates(problem: Problem, device: Device, strategies: Collection[str] | N
     return [
         strategy.candidate(config)
         for strategy in _able(problem, device, strategies)
-        for config in _runnable(strategy, problem, device)
+        for config in _runnable(strategy.shortlist(problem, device), strategy, problem, device)
     ]
+
+
+def lattice(problem: Problem, device: Device, strategies: Collection[str] | None = None) -> list[Candidate]:
+    """The `candidates`, then the rest of the strategies' lattices, shuffled: always in the same order."""
+    shortlist = candidates(problem, device, strategies)
+    points = {
+        strategy.candidate(config): None
+        for strategy in _able(problem, device, strategies)
+        for config in _runnable(strategy.lattice(problem, device), strategy, problem, device)
+    }
+    rest = [one for one in points if one not in {*shortlist}]
+    random.Random(0).shuffle(rest)
+    return shortlist + rest
+
+
+def serves(candidate: Candidate, problem: Problem, device: Device, strategies: Collection[str] | None = None) -> bool:
+    """Whether a candidate that was measured somewhere can be measured here."""
+    try:
+        strategy = registry.get(candidate.strategy)
+        config = strategy.parse_config(candidate.config)
+    except (UnknownStrategyError, UnsupportedProblemError):
+        return False
+    return (
+        strategy in _able(problem, device, strategies)
+        and strategy.valid(config, problem, device)
+        and any(_runnable([config], strategy, problem, device))
+    )
 
 
 def heuristics(problem: Problem, device: Device, strategies: Collection[str] | None = None) -> list[Candidate]:
@@ -41,10 +69,10 @@ def unbuildable(
     return {name: why for name, why in sorted(reasons.items()) if why}
 
 
-def _runnable(strategy: Strategy, problem: Problem, device: Device) -> Iterator[Config]:
-    """The shortlist, or where the strategy cannot compile, what of it is in the cache."""
+def _runnable(configs: Iterable[Config], strategy: Strategy, problem: Problem, device: Device) -> Iterator[Config]:
+    """All of them, or where the strategy cannot compile, those in the cache."""
     cached_alone = bool(strategy.reasons_unbuildable())
-    for config in strategy.shortlist(problem, device):
+    for config in configs:
         if not cached_alone or _is_cached(strategy.program(config, problem, device), device):
             yield config
 

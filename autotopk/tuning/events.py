@@ -24,7 +24,7 @@ class WorkloadResult:
     workload: Workload
     outcome: WorkloadOutcome
     candidates: int = 0
-    """Able and valid configurations of all strategies."""
+    """What the effort may measure: the shortlists or lattices of all able strategies, and winners found elsewhere."""
     measured: Mapping[Status, int] | None = None
     """Candidates that had their turn in this run, by how it ended; none where nothing was measured."""
     winner: Winner | None = None

@@ -7,7 +7,7 @@ strategy: rejection would draw for long in a sparse space, and telling a made-up
 
 import random
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autotopk.candidate import Candidate
@@ -17,11 +17,24 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import Trial
 
-ENUMERATE = 300
+ENUMERATE = 100
 """Below this many candidates all are measured: cheaper than any sampler is good."""
 
-FAR = 0.3
+FAR = 0.1
 """Share of untried candidates drawn blindly, so that a warm start cannot trap the search."""
+
+
+def left(candidates: Sequence[Candidate], known: Container[Candidate], limit: int) -> int:
+    """How many of a space are to be measured yet; see `Search`."""
+    untried = sum(one not in known for one in candidates)
+    if is_exhaustive(len(candidates), limit):
+        return untried
+    return max(0, min(untried, limit - len(candidates) + untried))
+
+
+def is_exhaustive(candidates: int, limit: int) -> bool:
+    """Whether all of so many candidates are measured."""
+    return candidates < ENUMERATE or limit >= candidates
 
 
 class Search:
@@ -56,19 +69,13 @@ class Search:
         self._asked: dict[Candidate, Trial] = {}
         self._first = [one for one in dict.fromkeys(first) if one in self._untried]
 
-        self.exhaustive = len(candidates) < ENUMERATE or limit >= len(candidates)
-        self._left = (
-            len(self._untried) if self.exhaustive else max(0, limit - len(self._parameters.keys() & known.keys()))
-        )
+        self.exhaustive = is_exhaustive(len(candidates), limit)
+        self.left = left(candidates, known, limit)
+        """How many candidates are still to be asked for."""
         self._study = optuna.create_study(sampler=_sampler(self.exhaustive, seed))
         for candidate in candidates:
             if candidate in known:
                 self._add(candidate, known[candidate])
-
-    @property
-    def left(self) -> int:
-        """How many candidates are still to be asked for."""
-        return min(self._left, len(self._untried))
 
     def ask(self, count: int) -> list[Candidate]:
         """Up to `count` candidates to measure next, none twice; empty when the search is over."""
@@ -82,7 +89,7 @@ class Search:
         self._study.tell(self._asked.pop(candidate), ratio, state=state)
 
     def _next(self) -> Candidate:
-        self._left -= 1
+        self.left -= 1
         if self._first:
             return self._take(self._first.pop(0))
         if self.exhaustive or self._random.random() < FAR:

@@ -4,7 +4,7 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from uuid import uuid4
@@ -15,12 +15,12 @@ from autotopk.errors import AutotopkError, MeasurementError
 from autotopk.identity import Identity
 from autotopk.key import TuningKey
 from autotopk.problem import Problem
-from autotopk.tuning.candidates import program_of
+from autotopk.tuning.candidates import program_of, serves
 from autotopk.tuning.compile_pool import Build, CompilePool
 from autotopk.tuning.events import CandidateMeasured, Event, WorkloadOutcome, WorkloadResult, WorkloadStarted
 from autotopk.tuning.log import Log
 from autotopk.tuning.race import DROP, Race, estimate, survivors
-from autotopk.tuning.search import Search
+from autotopk.tuning.search import Search, left
 from autotopk.tuning.worker import Worker
 from autotopk.tuning_db.records import Environment, Measurement, Stage, Status, Winner
 from autotopk.tuning_db.store import Store
@@ -46,15 +46,22 @@ class Effort:
     """Of a screening."""
     rounds: tuple[int, int]
     """Fewest and most of a race."""
-    contenders: int | None
-    """Most in a race; none for all that were screened well, none of whom retires."""
+    contenders: int
+    """Most in a race."""
+    lattice: bool = False
+    """Whether strategies' lattices are searched, rather than their shortlists."""
+    retire: bool = True
+    """Whether who is far behind is out of the race: before it, at twice the best's time, and during it."""
 
 
 EFFORTS = {
     "quick": Effort(7.5, 60, 3, (7, 15), 12),
-    "full": Effort(60.0, 250, 5, (12, 41), 32),
-    "oracle": Effort(math.inf, sys.maxsize, 5, (15, 41), None),
+    "full": Effort(60.0, 100, 5, (12, 41), 32, lattice=True),
+    "oracle": Effort(math.inf, sys.maxsize, 5, (15, 41), 48, lattice=True, retire=False),
 }
+
+BATCH = 64
+"""Candidates that are asked for at a time where all will be."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,7 @@ class Session:
     evidence: list[Evidence]
     """What was measured for the key on the device before, the oldest first; what is measured now is appended."""
     candidates: Sequence[Candidate]
+    """What the effort searches."""
     first: Sequence[Candidate]
     """To be measured before the others."""
     incumbent: Winner | None
@@ -96,6 +104,10 @@ class Session:
     """Device time that the workload may take."""
     fallback: Candidate | None = None
     """torch.topk as it is: always raced, so that a noisy screening leaves no winner that is slower."""
+    neighbours: Sequence[Candidate] = ()
+    """Winners of neighbours that are none of the candidates; measured too where any of those are."""
+    strategies: Collection[str] | None = None
+    """Those that may be raced; by default all."""
     statuses: dict[Candidate, Status] = field(default_factory=dict)
     """The turns taken in this run."""
 
@@ -104,6 +116,9 @@ class Session:
         self._busy_before = self.context.worker.busy_s
         self._log = Log.of(self.evidence, self.context.baseline)
         self._identities: dict[Candidate, Identity] = {}
+        self._space = list(self.candidates)
+        self._others = self._raced_before()
+        """The best of what an earlier run found elsewhere; raced, but not measured anew where their code changed."""
 
     @property
     def key(self) -> TuningKey:
@@ -112,10 +127,14 @@ class Session:
 
     def run(self) -> WorkloadResult:
         """Screen and race the candidates, as far as earlier runs have not."""
-        effort = self.context.effort
+        effort, limit = self.context.effort, self.context.effort.trials
         self._attach()
-        search = Search(self.candidates, known=self._log.ratios(), first=self.first, limit=effort.trials)
-        self.context.tell(WorkloadStarted(self.workload, self.index, len(self.candidates), search.left))
+        if left(self._space, self._log.latest, limit):
+            self._space += self.neighbours
+            limit += len(self.neighbours)
+        first = [*self.neighbours, *self.first]
+        search = Search(self._space, known=self._log.ratios(), first=first, limit=limit)
+        self.context.tell(WorkloadStarted(self.workload, self.index, len(self._space), search.left))
         fewest, _ = effort.rounds
         if not search.left and self._log.decided(self._contenders(), fewest):
             return self.result("known")
@@ -133,7 +152,7 @@ class Session:
         return WorkloadResult(
             self.workload,
             outcome,
-            candidates=len(self.candidates),
+            candidates=len(self._space),
             measured=Counter(self.statuses.values()),
             winner=next(iter(self._winners().values()), None),
             error=error,
@@ -147,7 +166,7 @@ class Session:
         which is compiled first where it is not in the cache.
         """
         changed = []
-        for candidate in [one for one in self.candidates if one in self._log.latest]:
+        for candidate in [one for one in [*self._space, *self.neighbours, *self._others] if one in self._log.latest]:
             measured = self._log.latest[candidate].identity
             if self._source(candidate) == measured.source:
                 self._identities[candidate] = measured
@@ -161,6 +180,11 @@ class Session:
             else:
                 self._log.forget(candidate)
 
+    def _raced_before(self) -> list[Candidate]:
+        elsewhere = {*self._log.latest} - {*self._space, *self.neighbours}
+        best = survivors(self._log.good(elsewhere), limit=self.context.effort.contenders)
+        return [one for one in best if serves(one, self.problem, self.context.device, self.strategies)]
+
     def _source(self, candidate: Candidate) -> str | None:
         """What the candidate's program is made from today; None where it makes none."""
         try:
@@ -171,7 +195,7 @@ class Session:
 
     def _screen(self, search: Search) -> None:
         """Check and time candidates a few times each, until all are or time is up."""
-        batch = len(self.candidates) if search.exhaustive else max(8, self.context.pool.processes)
+        batch = BATCH if search.exhaustive else max(8, self.context.pool.processes)
         while asked := search.ask(batch):
             turns = 0
             for candidate, build in self.context.pool.ready(self.problem, asked, self.context.until):
@@ -207,19 +231,19 @@ class Session:
 
     def _contenders(self) -> list[Candidate]:
         """Who is raced: the best as screened, the incumbent and the fallback."""
-        limit = self.context.effort.contenders
+        effort, entrants = self.context.effort, dict.fromkeys([*self._space, *self.neighbours, *self._others])
         held = self.incumbent and self.incumbent.candidate
         return survivors(
-            self._log.good(self.candidates),
-            keep=[one for one in self.candidates if one in (held, self.fallback)],
-            within=math.inf if limit is None else DROP,
-            limit=limit,
+            self._log.good(entrants),
+            keep=[one for one in entrants if one in (held, self.fallback)],
+            within=DROP if effort.retire else math.inf,
+            limit=effort.contenders,
         )
 
     def _race(self, contenders: Sequence[Candidate]) -> bool:
         """Race them, and say whether anyone failed."""
         fewest, most = self.context.effort.rounds
-        race = Race(contenders, fewest, most, retire=self.context.effort.contenders is not None)
+        race = Race(contenders, fewest, most, retire=self.context.effort.retire)
         while order := race.next_round():
             times: dict[Candidate | None, float] = {}
             for one in order:

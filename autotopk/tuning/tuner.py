@@ -21,12 +21,12 @@ from autotopk.device import device_of
 from autotopk.key import NEIGHBOUR_RADIUS
 from autotopk.problem import Problem
 from autotopk.runtime.state import default
-from autotopk.tuning.candidates import candidates, heuristics, unbuildable
+from autotopk.tuning.candidates import candidates, heuristics, lattice, serves, unbuildable
 from autotopk.tuning.compile_pool import CompilePool
 from autotopk.tuning.environment import environment_of
 from autotopk.tuning.events import Event, Outcome, TuneReport, TuneStarted, WorkloadFinished, WorkloadResult
 from autotopk.tuning.log import Log
-from autotopk.tuning.search import ENUMERATE
+from autotopk.tuning.search import is_exhaustive
 from autotopk.tuning.session import EFFORTS, Context, Session
 from autotopk.tuning.worker import Worker
 from autotopk.tuning_db import artifact
@@ -36,6 +36,9 @@ from autotopk.workloads import Workload
 
 LOOK_AHEAD = 6
 """Workloads whose kernels are compiled while an earlier one is measured."""
+
+NEIGHBOURS = 4
+"""Winners of neighbours that are measured though no strategy proposes them."""
 
 
 def tune(
@@ -113,8 +116,8 @@ class TuningRun:
     def __post_init__(self) -> None:
         device = self.context.device
         self._winners = {winner.key: winner for winner in self.context.store.winners(device.fingerprint)}
-        self._ahead: dict[Workload, tuple[list[Candidate], list[Evidence]]] = {}
-        """Of workloads whose kernels were started: what is to be measured, and what was."""
+        self._ahead: dict[Workload, _Prepared] = {}
+        """The workloads whose kernels were started."""
 
     def go(self) -> Outcome:
         """Run every session; those not begun when the budget ends, or on Ctrl-C, are "skipped"."""
@@ -137,18 +140,25 @@ class TuningRun:
         return outcome
 
     def _session(self, index: int, workload: Workload) -> Session:
-        found, evidence = self._ahead.pop(workload)
-        rules = heuristics(self._problem(workload), self.context.device, self.strategies)
+        prepared, problem = self._ahead.pop(workload), self._problem(workload)
+        device, incumbent = self.context.device, self._winners.get(workload.key)
+        rules = heuristics(problem, device, self.strategies)
+        near = [one for one in self._near(workload) if serves(one, problem, device, self.strategies)]
+        space = dict.fromkeys(prepared.space)
+        if incumbent and incumbent.candidate in near:
+            space.setdefault(incumbent.candidate)  # another run may have found it beyond the shortlist
         return Session(
             context=self.context,
             index=index,
             workload=workload,
-            problem=self._problem(workload),
-            evidence=evidence,
-            candidates=found,
-            first=self._promising(workload, found) + rules,
+            problem=problem,
+            evidence=prepared.evidence,
+            candidates=list(space),
+            first=near + rules + prepared.first,
             fallback=next((one for one in rules if one.strategy == "torch_fallback"), None),
-            incumbent=self._winners.get(workload.key),
+            incumbent=incumbent,
+            neighbours=[one for one in near if one not in space][:NEIGHBOURS],
+            strategies=self.strategies,
             share_s=(self.context.until - time.monotonic()) / (len(self.workloads) - index),
         )
 
@@ -162,22 +172,31 @@ class TuningRun:
         self.context.tell(WorkloadFinished(result, index, self._eta_s()))
 
     def _compile_ahead(self, index: int) -> None:
-        """Start the kernels of this workload, then of the next ones, as far as their candidates are all measured."""
-        for workload in self.workloads[index : index + 1 + LOOK_AHEAD]:
-            if workload not in self._ahead:
-                problem = self._problem(workload)
-                found = candidates(problem, self.context.device, self.strategies)
-                evidence = self.context.store.evidence(self.context.device.fingerprint, workload.key)
-                self._ahead[workload] = found, evidence
-                if len(found) < ENUMERATE:
-                    known = Log.of(evidence, self.context.baseline).latest
-                    self.context.pool.submit(problem, [one for one in found if one not in known])
+        """Start the kernels of this workload, then of the next ones, as far as they are sure to be measured.
 
-    def _promising(self, workload: Workload, found: Sequence[Candidate]) -> list[Candidate]:
+        What a sampler asks for is known late, and would wait behind kernels of many workloads.
+        """
+        effort = self.context.effort
+        for workload in self.workloads[index : index + 1 + (1 if effort.lattice else LOOK_AHEAD)]:
+            if workload not in self._ahead:
+                prepared = self._ahead[workload] = self._prepare(workload)
+                known = Log.of(prepared.evidence, self.context.baseline).latest
+                exhaustive = is_exhaustive(len(prepared.space), effort.trials)
+                sure = prepared.space if exhaustive else prepared.first[: effort.trials]
+                self.context.pool.submit(self._problem(workload), [one for one in sure if one not in known])
+
+    def _prepare(self, workload: Workload) -> "_Prepared":
+        problem, device = self._problem(workload), self.context.device
+        shortlist = candidates(problem, device, self.strategies)
+        space = lattice(problem, device, self.strategies) if self.context.effort.lattice else shortlist
+        first = shortlist if self.context.effort.lattice else []
+        return _Prepared(first, space, self.context.store.evidence(device.fingerprint, workload.key))
+
+    def _near(self, workload: Workload) -> list[Candidate]:
         """The incumbent, and the winners of neighbours from the nearest on."""
         distances = {key: key.distance(workload.key) for key in self._winners}
         near = sorted((key for key in distances if distances[key] <= NEIGHBOUR_RADIUS), key=distances.__getitem__)
-        return [self._winners[key].candidate for key in near if self._winners[key].candidate in found]
+        return list(dict.fromkeys(self._winners[key].candidate for key in near))
 
     def _eta_s(self) -> float | None:
         """Seconds left at the pace of the workloads that were measured, within the budget."""
@@ -186,3 +205,15 @@ class TuningRun:
             return None
         left = len(self.workloads) - len(self.results)
         return max(0.0, min(left * sum(paces) / len(paces), self.context.until - time.monotonic()))
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A workload before its turn."""
+
+    first: list[Candidate]
+    """The shortlist, where that is only the beginning."""
+    space: list[Candidate]
+    """What the effort searches: the shortlist, or the lattice, which begins with it."""
+    evidence: list[Evidence]
+    """What was measured before."""

@@ -38,6 +38,7 @@ def test_help_names_every_command(cli: Cli) -> None:
         (["tune", "--rows", "4", "--cols", "256", "-k", "257"], "k=257"),
         (["tune", *SMALL, "--dtype", "float31"], "'float31'"),
         (["tune", "--dtype", "float32"], "--dtype needs"),
+        (["tune", *SMALL, "--strategy", "nonsense"], "'nonsense'"),
         (["tune", "--device", "tpu"], "'tpu'"),
         (["tune", "--device", "cuda:99"], "'cuda:99'"),
         (["tune", "--from-misses", "absent"], "absent"),

@@ -3,7 +3,7 @@
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,9 +13,10 @@ import torch
 
 from autotopk.candidate import Candidate
 from autotopk.device import Device, cpu_device
+from autotopk.identity import Identity
 from autotopk.problem import Problem
-from autotopk.tuning.candidates import candidates
-from autotopk.tuning.compile_pool import CompilePool
+from autotopk.tuning.candidates import candidates, lattice, program_of
+from autotopk.tuning.compile_pool import Build, CompilePool
 from autotopk.tuning.environment import environment_of
 from autotopk.tuning.evaluate import Screening
 from autotopk.tuning.events import Event, WorkloadResult
@@ -76,6 +77,25 @@ class ReplayWorker(Worker):
         return Reply(status, value) if status == "ok" else Reply(status, error="planted")
 
 
+class InstantPool(CompilePool):
+    """Compiles nothing: every candidate is ready at once, and its code is told by its name and a word."""
+
+    def __init__(self, device: Device, word: str = "") -> None:
+        super().__init__(device, processes=15)
+        self.word = word
+        self.submitted: list[Candidate] = []
+
+    def submit(self, problem: Problem, candidates: Iterable[Candidate]) -> None:
+        self.submitted += candidates
+
+    def ready(
+        self, problem: Problem, candidates: Iterable[Candidate], until: float
+    ) -> Iterator[tuple[Candidate, Build]]:
+        for one in candidates:
+            source = program_of(one, problem, self._device).source_digest(self._device.arch)
+            yield one, Build(identity=Identity(source, f"{self.word} {one}"))
+
+
 def run_session(
     store: Store,
     worker: Worker,
@@ -89,12 +109,17 @@ def run_session(
     device: Device = DEVICE,
     workload: Workload = WORKLOAD,
     strategies: Sequence[str] = ("torch_fallback",),
+    pool: CompilePool | None = None,
+    neighbours: Sequence[Candidate] = (),
 ) -> WorkloadResult:
     """One session over a workload between the candidates of some strategies; torch's operators have that code."""
     environment = replace(environment_of(device), baseline=baseline)
     problem = workload.problem(device.type)
-    space = candidates(problem, device, strategies)
-    with closing(CompilePool(device)) as pool, pytest.MonkeyPatch.context() as patch:
+    shortlist = candidates(problem, device, strategies)
+    space = lattice(problem, device, strategies) if EFFORTS[effort].lattice else shortlist
+    if incumbent is not None and incumbent.candidate not in space:
+        space = [*space, incumbent.candidate]
+    with closing(pool or CompilePool(device)) as pool, pytest.MonkeyPatch.context() as patch:
         if code is not None:
             patch.setattr("autotopk.program.python_digest", lambda file: code)
         context = Context(
@@ -115,7 +140,9 @@ def run_session(
             problem=problem,
             evidence=store.evidence(device.fingerprint, workload.key),
             candidates=space,
-            first=(),
+            first=shortlist if EFFORTS[effort].lattice else (),
+            neighbours=neighbours,
+            strategies=strategies,
             incumbent=incumbent,
             share_s=share_s,
         )

@@ -15,7 +15,7 @@ from autotopk.tuning_db.winners import Evidence
 from tests.tuning.replay import WORKLOAD, ReplayWorker, config, run_session
 
 FAST, FASTER = config("chunked", 2048), config("chunked", 8192)
-CANDIDATES = 8
+CANDIDATES, LATTICE = 8, 13
 
 
 class Recorded(Store):
@@ -83,17 +83,18 @@ def test_nothing_is_measured_twice(store: Store) -> None:
     assert result.winner.candidate.config == FASTER
 
 
-def test_more_effort_races_again_but_screens_no_more(store: Store) -> None:
+def test_more_effort_races_again_and_screens_the_rest(store: Store) -> None:
     run_session(store, ReplayWorker(times={FASTER: 40}))
     again = ReplayWorker(times={FASTER: 40})
     assert run_session(store, again, effort="full").outcome == "tuned"
-    assert {method for method, _ in again.turns} == {"sample", "worst"}
+    assert sum(count for (method, _), count in again.turns.items() if method == "screen") == LATTICE - CANDIDATES
+    assert again.turns["sample", FASTER] >= 12
     assert run_session(store, ReplayWorker(), effort="full").outcome == "known"
 
 
 def test_oracle_races_everything_to_the_end(store: Store) -> None:
     run_session(store, ReplayWorker(times={FASTER: 40, config("sort"): 900}), effort="oracle")
-    assert [len(one.samples_us) for one in measured(store, "race").values()] == [41] * CANDIDATES
+    assert [len(one.samples_us) for one in measured(store, "race").values()] == [41] * LATTICE
 
 
 def test_an_interrupted_screening_goes_on_where_it_was(store: Store) -> None:

@@ -1,0 +1,158 @@
+"""How far each effort looks, and what the next finds done."""
+
+from collections.abc import Iterable
+from itertools import islice
+
+import pytest
+
+from autotopk.candidate import Candidate, Knob
+from autotopk.device import H100
+from autotopk.tuning import search
+from autotopk.tuning.candidates import candidates, lattice
+from autotopk.tuning.events import CandidateMeasured, Event, WorkloadResult
+from autotopk.tuning.session import EFFORTS
+from autotopk.tuning_db.records import Winner
+from autotopk.tuning_db.store import Store
+from autotopk.workloads import Workload
+from tests.tuning.made_up_sweep import sweep
+from tests.tuning.replay import InstantPool, ReplayWorker, run_session
+from tests.tuning.test_session import Recorded, winner_of
+
+LONG, SHORT = Workload(32, 128256, 50), Workload(4096, 256, 8)
+"""Of more points than are enumerated, and of fewer."""
+
+RADIX, LANES = ("block_radix", "cluster_radix"), ("lane_merge", "masked_argmax")
+
+
+def worker(workload: Workload, fastest: Candidate | None = None, **options: float) -> ReplayWorker:
+    """Times of a made-up sweep, perhaps with a best one."""
+    times = {one.config: 100 * ratio for one, ratio in sweep(1)[workload].items() if ratio is not None}
+    if fastest is not None:
+        times[fastest.config] = 1.0
+    return ReplayWorker(times=times, **options)  # type: ignore[arg-type]
+
+
+def tune(
+    store: Store,
+    effort: str,
+    workload: Workload,
+    strategies: tuple[str, ...],
+    worker: ReplayWorker,
+    incumbent: Winner | None = None,
+    neighbours: Iterable[Candidate] = (),
+    share_s: float = 1e9,
+    word: str = "",
+    tell: list[Event] | None = None,
+) -> WorkloadResult:
+    """A session on an H100 whose kernels are there at once."""
+    return run_session(
+        store,
+        worker,
+        effort=effort,
+        workload=workload,
+        strategies=strategies,
+        device=H100,
+        incumbent=incumbent,
+        neighbours=list(neighbours),
+        share_s=share_s,
+        pool=InstantPool(H100, word),
+        tell=(lambda event: None) if tell is None else tell.append,
+    )
+
+
+def screened(worker: ReplayWorker) -> list[str]:
+    """Configurations in the order of their screening."""
+    return [config for method, config in worker.turns if method == "screen"]
+
+
+def beyond(workload: Workload, strategies: tuple[str, ...]) -> Candidate:
+    """A point of the lattice that is not in the shortlist."""
+    problem = workload.problem("cuda")
+    return lattice(problem, H100, strategies)[len(candidates(problem, H100, strategies))]
+
+
+def test_full_samples_knobs_beyond_the_shortlist(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a blind draw among them: TPE's own suggestions."""
+    monkeypatch.setattr(search, "FAR", 0.0)
+    problem, events = LONG.problem("cuda"), list[Event]()
+    shortlist = candidates(problem, H100, RADIX)
+    result = tune(store, "full", LONG, RADIX, worker(LONG), tell=events)
+    asked = [one.measurement.candidate for one in events if isinstance(one, CandidateMeasured)]
+    asked = list(dict.fromkeys(asked))
+    assert len(asked) == EFFORTS["full"].trials < result.candidates == len(lattice(problem, H100, RADIX))
+    assert asked[: len(shortlist)] == shortlist
+
+    def values(name: str, among: Iterable[Candidate]) -> set[tuple[str, Knob]]:
+        return {(one.strategy, one.knobs[name]) for one in among}
+
+    for knob in ("threads", "items", "radix_bits", "capacity"):
+        assert values(knob, asked) > values(knob, shortlist), knob
+
+
+def test_quick_screens_the_shortlist_and_winners_of_neighbours_alone(store: Store) -> None:
+    shortlist, winner = candidates(SHORT.problem("cuda"), H100, LANES), beyond(SHORT, LANES)
+    first = worker(SHORT)
+    assert tune(store, "quick", SHORT, LANES, first, neighbours=[winner]).candidates == len(shortlist) + 1
+    assert {*screened(first)} == {one.config for one in [*shortlist, winner]}
+    again = worker(SHORT)
+    assert tune(store, "quick", SHORT, LANES, again, winner_of(store)).outcome == "known"
+    others = islice(reversed(lattice(SHORT.problem("cuda"), H100, LANES)), 4)
+    assert tune(store, "quick", SHORT, LANES, again, winner_of(store), neighbours=others).outcome == "known"
+    assert not again.turns, "a decided workload is not begun again for a neighbour"
+
+
+def test_oracle_takes_the_whole_lattice_and_races_the_best(store: Store) -> None:
+    problem, taken = SHORT.problem("cuda"), worker(SHORT)
+    points = lattice(problem, H100, LANES)
+    assert tune(store, "oracle", SHORT, LANES, taken).outcome == "tuned"
+    assert sorted(screened(taken)) == sorted(one.config for one in points)
+    shortlist = candidates(problem, H100, LANES)
+    assert screened(taken)[: len(shortlist)] == [one.config for one in shortlist]
+    raced = {one.candidate for one in store.measurements(stage="race")}
+    assert len(raced) == EFFORTS["oracle"].contenders < len(points)
+    assert tune(store, "oracle", SHORT, LANES, worker(SHORT), winner_of(store)).outcome == "known"
+
+
+def test_oracle_goes_on_where_the_budget_ended_it(store: Store) -> None:
+    points = len(lattice(LONG.problem("cuda"), H100, RADIX))
+    turns: list[int] = []
+    while not turns or turns[-1]:
+        one = worker(LONG, busy_each_s=1.0)
+        tune(store, "oracle", LONG, RADIX, one, share_s=120.0)
+        turns.append(len(screened(one)))
+        assert turns[-1] <= 0.6 * 120 + 1
+    assert sum(turns) == points
+    assert len(turns) > 3
+
+
+@pytest.mark.parametrize("first", ["quick", "full", "oracle"])
+@pytest.mark.parametrize(("workload", "strategies"), [(LONG, RADIX), (SHORT, LANES)], ids=["long", "short"])
+def test_less_effort_after_more_has_nothing_to_do(
+    store: Store, first: str, workload: Workload, strategies: tuple[str, ...]
+) -> None:
+    efforts = ["quick", "full", "oracle"]
+    assert tune(store, first, workload, strategies, worker(workload)).outcome == "tuned"
+    for effort in efforts[: efforts.index(first) + 1]:
+        again = worker(workload)
+        assert (tune(store, effort, workload, strategies, again, winner_of(store)).outcome, again.turns) == (
+            "known",
+            {},
+        )
+    for effort in efforts[efforts.index(first) + 1 :]:
+        assert tune(store, effort, workload, strategies, worker(workload), winner_of(store)).outcome == "tuned"
+
+
+def test_a_winner_from_beyond_the_shortlist_is_kept(store: Store) -> None:
+    """By its code: as long as that is the same it is not measured again, and then it is, and nothing else beyond."""
+    winner = beyond(LONG, RADIX)
+    tune(store, "oracle", LONG, RADIX, worker(LONG, winner))
+    assert winner_of(store).candidate == winner
+    shortlist = candidates(LONG.problem("cuda"), H100, RADIX)
+    with Recorded(store) as recorded:
+        again = worker(LONG, winner)
+        assert tune(recorded, "quick", LONG, RADIX, again, winner_of(store)).outcome == "known"
+        assert not again.turns
+        result = tune(recorded, "quick", LONG, RADIX, again, winner_of(store), word="other code")
+    assert {*screened(again)} == {one.config for one in [*shortlist, winner]}
+    assert result.winner is not None
+    assert result.winner.candidate == winner
