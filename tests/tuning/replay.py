@@ -92,7 +92,7 @@ class InstantPool(CompilePool):
         self, problem: Problem, candidates: Iterable[Candidate], until: float
     ) -> Iterator[tuple[Candidate, Build]]:
         for one in candidates:
-            source = program_of(one, problem, self._device).source_digest(self._device.arch)
+            source = program_of(one, problem, self._device).source_digest(problem, self._device.arch)
             yield one, Build(identity=Identity(source, f"{self.word} {one}"))
 
 
