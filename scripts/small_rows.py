@@ -1,8 +1,4 @@
-"""How small rows fare on this GPU: `python scripts/small_rows.py random FILE` and `... sweep FILE` write JSON.
-
-`random` asks `autotopk.topk` for shapes that nobody tuned; `sweep` times every layout of lane_merge, far more than its
-space holds, to see what the space and the winners miss.
-"""
+"""How small rows that nobody tuned fare on this GPU: `python scripts/small_rows.py random FILE` writes JSON."""
 
 import json
 import math
@@ -13,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
-from itertools import product, repeat, starmap
+from itertools import repeat
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -22,7 +18,6 @@ import torch
 from rich.progress import track
 
 import autotopk
-from autotopk import registry
 from autotopk.cli import bench
 from autotopk.device import Device, device_of
 from autotopk.errors import BuildError
@@ -30,21 +25,12 @@ from autotopk.kernel import KernelSource
 from autotopk.oracle import inputs
 from autotopk.oracle.reference import problems_with
 from autotopk.problem import Problem
-from autotopk.program import KernelProgram
-from autotopk.runtime import dispatch, launch
-from autotopk.strategies._short_rows import MERGED_DTYPES, reasons_unmerged
-from autotopk.strategies.lane_merge import LaneMergeConfig
-from autotopk.strategy import Config, Strategy
+from autotopk.program import Program
+from autotopk.runtime import dispatch
+from autotopk.strategies._short_rows import MERGED_DTYPES
 from autotopk.tuning import timing
-from autotopk.workloads import tagged
 
 CHECKED = ("random", "ties", "all_equal", "nan", "minus_inf_padding")
-
-
-def table() -> list[Problem]:
-    """Routing, beam search and reranking: what lane_merge serves of the tag `serving`."""
-    problems = [workload.problem("cuda") for workload in tagged("serving") if workload.sorted]
-    return [problem for problem in problems if not reasons_unmerged(problem)]
 
 
 def shapes(count: int, seed: int) -> Iterator[Problem]:
@@ -81,57 +67,9 @@ def random(file: Path, count: int = 200, seed: int = 0) -> None:
     print(f"{inexact} with a wrong answer on {', '.join(CHECKED)}")
 
 
-def sweep(file: Path) -> None:
-    """Time every layout on the shapes of the table."""
-    strategy, device = registry.get("lane_merge"), torch.device("cuda")
-    place = device_of(device)
-    layouts = {problem: every_layout(strategy, problem, place) for problem in table()}
-    programs = (strategy.program(config, problem, place) for problem, found in layouts.items() for config in found)
-    compile_all(programs, place)
-    rows = []
-    for problem, configs in track(layouts.items()):
-        timer, space = timing.timer_for(timing.random_inputs(problem, device)), strategy.shortlist(problem, place)
-        runs = {one: launch.bind(strategy.program(one, problem, place), problem, place) for one in configs}
-        times = {one: timer.median_us(run, 5) for one, run in runs.items()}
-        choice = dispatch.choose(problem, place)
-        rows.append(
-            {
-                **shape(problem),
-                "space": len(space),
-                "best_in_space_us": min(times[one] for one in space),
-                "winner_us": times.get(choice.config) if choice.strategy.name == "lane_merge" else None,
-                "layouts": {
-                    strategy.candidate(one).config: time
-                    for one, time in sorted(times.items(), key=lambda pair: pair[1])
-                },
-            }
-        )
-    write(file, {"rows": rows}, place)
-    for row in rows:
-        best, time = next(iter(row["layouts"].items()))
-        miss = row["best_in_space_us"] / time - 1
-        won = "-" if row["winner_us"] is None else f"{row['winner_us'] / time - 1:+.1%}"
-        named = f"{row['rows']}x{row['cols']} k={row['k']} {row['dtype']}"
-        print(
-            f"{named}: best of {len(row['layouts'])} {time:.2f} us {best}; space of {row['space']} {miss:+.1%}; {won}"
-        )
-
-
-def every_layout(strategy: Strategy, problem: Problem, device: Device) -> list[Config]:
-    """The space, and every knob's every value that makes another kernel."""
-    knobs = product((1, 2, 4, 8, 16, 32), (1, 2, 4, 8), (4, 8, 16), (False, True))
-    wide = [config for config in starmap(LaneMergeConfig, knobs) if strategy.valid(config, problem, device)]
-    kernels: dict[KernelSource, Config] = {}
-    for config in [*strategy.shortlist(problem, device), *wide]:
-        program = strategy.program(config, problem, device)
-        assert isinstance(program, KernelProgram)
-        kernels.setdefault(program.sources[0], config)
-    return list(kernels.values())
-
-
-def compile_all(programs: Iterable[Any], device: Device) -> None:
+def compile_all(programs: Iterable[Program], device: Device) -> None:
     """On all cores, before anything is timed."""
-    sources = dict.fromkeys(program.sources[0] for program in programs if isinstance(program, KernelProgram))
+    sources = dict.fromkeys(source for program in programs for source in program.sources)
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         list(pool.map(compile_one, sources, repeat(device.arch)))
 
@@ -165,4 +103,4 @@ def write(file: Path, found: dict[str, Any], device: Device) -> None:
 
 
 if __name__ == "__main__":
-    {"random": random, "sweep": sweep}[sys.argv[1]](Path(sys.argv[2]))
+    {"random": random}[sys.argv[1]](Path(sys.argv[2]))

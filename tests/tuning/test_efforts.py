@@ -1,6 +1,8 @@
 """How far each effort looks, and what the next finds done."""
 
+import math
 from collections.abc import Iterable
+from contextlib import closing
 from itertools import islice
 
 import pytest
@@ -9,8 +11,10 @@ from autotopk.candidate import Candidate, Knob
 from autotopk.device import H100
 from autotopk.tuning import search
 from autotopk.tuning.candidates import candidates, lattice
+from autotopk.tuning.environment import environment_of
 from autotopk.tuning.events import CandidateMeasured, Event, WorkloadResult
-from autotopk.tuning.session import EFFORTS
+from autotopk.tuning.session import EFFORTS, Context
+from autotopk.tuning.tuner import TuningRun
 from autotopk.tuning_db.records import Winner
 from autotopk.tuning_db.store import Store
 from autotopk.workloads import Workload
@@ -156,3 +160,44 @@ def test_a_winner_from_beyond_the_shortlist_is_kept(store: Store) -> None:
     assert {*screened(again)} == {one.config for one in [*shortlist, winner]}
     assert result.winner is not None
     assert result.winner.candidate == winner
+
+
+def tune_all(store: Store, effort: str, workloads: list[Workload], worker: ReplayWorker) -> InstantPool:
+    """A run of the tuner over radix families; what it compiles ahead is with the pool."""
+    environment = environment_of(H100)
+    with closing(InstantPool(H100)) as pool:
+        context = Context(
+            device=H100,
+            environment=environment,
+            effort=EFFORTS[effort],
+            store=store,
+            run=store.begin_run(H100, environment, {}),
+            worker=worker,
+            pool=pool,
+            until=math.inf,
+            tell=lambda event: None,
+        )
+        assert TuningRun(context, workloads, RADIX).go() == "finished"
+    return pool
+
+
+def test_only_what_is_sure_to_be_measured_is_compiled_ahead(store: Store) -> None:
+    problem = LONG.problem("cuda")
+    pool = tune_all(store, "full", [LONG], worker(LONG))
+    assert pool.submitted == candidates(problem, H100, RADIX)
+    pool = tune_all(store, "oracle", [LONG], worker(LONG))
+    known = {one.candidate for one in store.measurements(stage="screen")}
+    assert known == {*lattice(problem, H100, RADIX)}
+    assert len(pool.submitted) == len(known) - EFFORTS["full"].trials
+
+
+def test_a_winner_beyond_the_shortlist_reaches_its_neighbours(store: Store) -> None:
+    winner, neighbour = beyond(LONG, RADIX), Workload(32, 131072, 64)
+    tune_all(store, "oracle", [LONG], worker(LONG, winner))
+    store.derive_winners()
+    one = worker(LONG, winner)
+    tune_all(store, "quick", [neighbour], one)
+    assert winner not in candidates(neighbour.problem("cuda"), H100, RADIX)
+    assert screened(one)[0] == winner.config
+    tune_all(store, "quick", [neighbour, LONG], again := worker(LONG, winner))
+    assert not again.turns
