@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from autotopk.errors import AutotopkError, AutotopkWarning
 from autotopk.problem import Problem
-from autotopk.runtime.api import reload, topk
+from autotopk.runtime.api import reload, topk, topk_indices
 from autotopk.runtime.explain import Explanation, explain, explain_problem
-from autotopk.runtime.indices import topk_indices
 
 if TYPE_CHECKING:
     from autotopk.tuning.tuner import tune

@@ -13,12 +13,9 @@ from autotopk.cubin import code_digest
 from autotopk.errors import DamagedKernelError
 from autotopk.files import write_atomically
 from autotopk.identity import digest
-from autotopk.problem import Problem
+from autotopk.problem import Problem, Query
 
 ParameterKind = Literal["pointer", "int32", "int64"]
-
-POINTERS = ("x", "values", "indices")
-"""The tensors a kernel may ask for, in the order of a launch's addresses."""
 
 FORMAT = 1
 """Layout of a cached kernel file; files of another format are compiled again."""
@@ -30,23 +27,25 @@ def scalars(problem: Problem) -> dict[str, int]:
         "rows": problem.rows,
         "cols": problem.cols,
         "k": problem.k,
-        "row_stride": problem.row_stride,
-        "col_stride": problem.col_stride,
-        "inner": problem.inner,
+        "row_stride": problem.layout.row_stride,
+        "col_stride": problem.layout.col_stride,
+        "inner": problem.layout.inner,
+        "smallest": int(not problem.largest),
+        "sorted": int(problem.sorted),
         "null": 0,
     }
 
 
-def kernel_symbol(family: str, problem: Problem, *, sorted: bool) -> str:
+def kernel_symbol(family: str, query: Query, *, sorted: bool) -> str:
     """What profilers show: who runs, and what it does, as in autotopk_lane_merge_topk_bfloat16_largest_sorted."""
-    operation = "topk_indices" if problem.indices_only else "topk"
-    direction = "largest" if problem.largest else "smallest"
-    return "_".join(["autotopk", family, operation, problem.dtype, direction, "sorted" if sorted else "any_order"])
+    operation = "topk_indices" if query.answer == "indices" else "topk"
+    direction = "largest" if query.largest else "smallest"
+    return "_".join(["autotopk", family, operation, query.dtype, direction, "sorted" if sorted else "any_order"])
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a kernel, by its name among `POINTERS` and `scalars`."""
+    """One parameter of a kernel, by the name of a tensor of its program or of one of `scalars`."""
 
     name: str
     kind: ParameterKind

@@ -1,7 +1,8 @@
-"""What is asked: one top-k over the rows of a matrix, without the data."""
+"""What is asked: one top-k over the rows of a matrix, and where the matrix is; without the data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd
+from typing import Literal
 
 DTYPE_BYTES = {
     "float64": 8,
@@ -23,35 +24,23 @@ VECTOR_BYTES = 16
 """The widest load of one thread."""
 
 
+Answer = Literal["pairs", "indices"]
+"""What is written for each of the k: its value and int64 index, or its int32 index alone."""
+
+ANSWERS: tuple[Answer, ...] = ("pairs", "indices")
+
+
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """Top k of every row of a (rows, cols) matrix.
-
-    Strides and `vector` are in elements. The columns of a row are adjacent in memory, or the rows are side by side:
-    `inner` of them begin at adjacent addresses, their columns `col_stride` apart, and groups of them are `row_stride`
-    apart. That is the layout of a contiguous tensor along another dimension than its last, and of the outputs; all
-    offsets into both fit 32 bits.
-
-    `vector` is the largest power of two, at most 16 bytes, that divides the address, `row_stride` and `cols`: the
-    widest load that is aligned everywhere and never straddles a row's end. It is 1 for rows side by side.
-    """
+class Query:
+    """What decides the answer: top k of every row of a (rows, cols) matrix."""
 
     rows: int
     cols: int
     k: int
     dtype: str
-    device_type: str
     largest: bool = True
     sorted: bool = True
-    row_stride: int = 0
-    vector: int = 1
-    indices_only: bool = False
-    """The output is int32 indices alone, which only some strategies write."""
-    aligned: bool = False
-    """The first row begins at a multiple of 16 bytes."""
-    inner: int = 1
-    """How many rows are side by side, which only some strategies read; 1 where columns are adjacent."""
-    col_stride: int = 1
+    answer: Answer = "pairs"
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPE_BYTES:
@@ -60,19 +49,50 @@ class Problem:
             raise ValueError(f"need rows >= 1, cols >= 1 and 1 <= k <= cols, got {self.rows}x{self.cols}, k={self.k}")
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return DTYPE_BYTES[self.dtype]
+
+    def __str__(self) -> str:
+        order = ("largest" if self.largest else "smallest") + (", sorted" if self.sorted else ", any order")
+        return f"{self.rows}x{self.cols} {self.dtype} k={self.k} ({order})"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLayout:
+    """Where the elements of a matrix are, in elements from the first.
+
+    The columns of a row are adjacent, or the rows are side by side: `inner` of them begin at adjacent addresses, their
+    columns `col_stride` apart, and groups of them are `row_stride` apart. That is the layout of a contiguous tensor
+    along another dimension than its last, and of the outputs; all offsets into both fit 32 bits.
+    """
+
+    row_stride: int
+    col_stride: int = 1
+    inner: int = 1
+    """How many rows are side by side, which only some strategies read; 1 where columns are adjacent."""
+    vector: int = 1
+    """The largest power of two, at most 16 bytes, that divides the address, `row_stride` and the columns: the widest
+    load that is aligned everywhere and never straddles a row's end. It is 1 for rows side by side."""
+    aligned: bool = False
+    """The first row begins at a multiple of 16 bytes."""
+
+    @property
     def side_by_side(self) -> bool:
         """Whether it is rows that are adjacent, rather than columns."""
         return self.inner > 1 or self.col_stride != 1
 
-    @property
-    def extent(self) -> int:
+    def extent(self, rows: int, cols: int) -> int:
         """One more than the greatest offset of an element."""
-        return (self.rows // self.inner - 1) * self.row_stride + (self.cols - 1) * self.col_stride + self.inner
+        return (rows // self.inner - 1) * self.row_stride + (cols - 1) * self.col_stride + self.inner
 
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return DTYPE_BYTES[self.dtype]
+
+@dataclass(frozen=True, slots=True)
+class Problem(Query):
+    """A query, and where its data are: what a strategy is asked."""
+
+    device_type: str = field(kw_only=True)
+    layout: MemoryLayout = field(kw_only=True)
 
     @classmethod
     def contiguous(
@@ -85,18 +105,19 @@ class Problem:
         *,
         largest: bool = True,
         sorted: bool = True,
+        answer: Answer = "pairs",
     ) -> "Problem":
         """The problem of a freshly allocated contiguous (rows, cols) matrix."""
         vector = vector_width(0, cols, cols, DTYPE_BYTES.get(dtype, VECTOR_BYTES))
-        return cls(rows, cols, k, dtype, device_type, largest, sorted, cols, vector, aligned=True)
+        layout = MemoryLayout(cols, vector=vector, aligned=True)
+        return cls(rows, cols, k, dtype, largest, sorted, answer, device_type=device_type, layout=layout)
 
     def __str__(self) -> str:
-        order = ("largest" if self.largest else "smallest") + (", sorted" if self.sorted else ", any order")
-        return f"{self.rows}x{self.cols} {self.dtype} k={self.k} ({order}) on {self.device_type}"
+        return f"{Query.__str__(self)} on {self.device_type}"
 
 
 def vector_width(address: int, row_stride: int, cols: int, itemsize: int) -> int:
-    """Elements of the widest aligned load, see `Problem.vector`."""
+    """Elements of the widest aligned load, see `MemoryLayout.vector`."""
     widest = VECTOR_BYTES // itemsize
     return gcd(gcd(row_stride, cols), gcd(address // itemsize, widest))
 

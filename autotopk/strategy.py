@@ -4,81 +4,61 @@ A strategy is one folder (or one module of another distribution) that defines an
 Third parties register theirs in the entry-point group `autotopk.strategies`.
 """
 
-import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from itertools import product
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from autotopk.candidate import Candidate, Knob, knobs_json, parse_knobs
 from autotopk.device import Device
 from autotopk.errors import UnsupportedProblemError
-from autotopk.identity import Identity, digest, python_digest
-from autotopk.kernel import KernelSource
-from autotopk.problem import Problem
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from autotopk.problem import DTYPE_BYTES, Answer, Problem
+from autotopk.program import Program
 
 Config = Any
 """A frozen dataclass of plain values (int, str, bool, float): the knobs of one strategy."""
 
-RENAMED = {"space": "shortlist", "default": "heuristic"}
-"""Methods that had other names before version 0.2."""
+RENAMED = {
+    "space": "the method is called shortlist now",
+    "default": "the method is called heuristic now",
+    "indices_alone": 'write features = Features(answers=frozenset({"pairs", "indices"}))',
+    "side_by_side": "write features = Features(side_by_side=True)",
+    "embeddable": "write features = Features(embeddable=True)",
+}
+"""Of autotopk before version 0.2."""
 
 
-@dataclass(frozen=True)
-class HostProgram:
-    """A program made of torch operators."""
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What a family serves at all, whatever the sizes. Asked for anything else, it refuses."""
 
-    run: Callable[["Tensor"], tuple["Tensor", "Tensor"]]
-    """(rows, cols) input to (rows, k) values and (rows, k) int64 indices, both contiguous."""
-    is_torch_topk: bool = False
-    """It is torch.topk as it stands: callers may hand it their own tensor and dimension instead."""
+    dtypes: frozenset[str] = frozenset(DTYPE_BYTES)
+    answers: frozenset[Answer] = frozenset({"pairs"})
+    """What it can write, see `Query.answer`. A family that cannot write int32 indices alone has its own converted."""
+    side_by_side: bool = False
+    """It reads and writes rows that are side by side, see `MemoryLayout`."""
+    device_types: frozenset[str] = frozenset({"cpu", "cuda"})
+    capability: tuple[int, int] = (0, 0)
+    """The least compute capability of a CUDA device."""
+    embeddable: bool = False
+    """AOTInductor can compile it into a model."""
 
-    def source_digest(self, arch: int) -> str:
-        """Digest of the Python file that defines `run`, as code."""
-        if self.is_torch_topk:
-            return digest("torch.topk")
-        run: Any = self.run
-        while isinstance(run, partial):
-            run = run.func
-        try:
-            return python_digest(Path(inspect.getfile(inspect.unwrap(run))))
-        except TypeError:  # not of Python's making
-            return digest(f"{type(run).__module__}.{type(run).__qualname__}")
-
-    def identity(self, arch: int) -> Identity:
-        """Operators are not compiled: their code is their source."""
-        source = self.source_digest(arch)
-        return Identity(source, source)
-
-
-@dataclass(frozen=True)
-class KernelProgram:
-    """A program made of one launch of one kernel."""
-
-    source: KernelSource
-    grid: tuple[int, int, int]
-    """Blocks to launch; along x a multiple of the kernel's cluster."""
-
-    def source_digest(self, arch: int) -> str:
-        """Digest of what is compiled for a compute capability (90 for 9.0), and of the grid. Raises BuildError."""
-        return digest(self.source.cache_path(arch).stem, self.grid)
-
-    def identity(self, arch: int) -> Identity:
-        """With the compiled kernel, from the cache or compiled now. Raises BuildError."""
-        return self.identity_as(self.source.load(arch).code, arch)
-
-    def identity_as(self, code: str, arch: int) -> Identity:
-        """With a kernel of that `Kernel.code`."""
-        return Identity(self.source_digest(arch), digest(code, self.grid))
-
-
-Program = HostProgram | KernelProgram
+    def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
+        """What of a problem, or of where it is, lies outside; empty where nothing does."""
+        reasons = []
+        if device.type not in self.device_types:
+            reasons.append(f"needs a {' or '.join(sorted(self.device_types)).upper()} device, not {device.name}")
+        elif device.type == "cuda" and device.capability < self.capability:
+            least = ".".join(map(str, self.capability))
+            reasons.append(f"needs a CUDA device of compute capability {least}, not {device.name}")
+        if problem.dtype not in self.dtypes:
+            reasons.append(f"{problem.dtype} is not one of {', '.join(sorted(self.dtypes))}")
+        if problem.answer not in self.answers:
+            reasons.append(f"writes {' or '.join(sorted(self.answers))}, not {problem.answer}")
+        if problem.layout.side_by_side and not self.side_by_side:
+            reasons.append(f"reads rows whose columns are adjacent, not {problem.layout.col_stride} elements apart")
+        return reasons
 
 
 class Strategy(ABC):
@@ -90,22 +70,22 @@ class Strategy(ABC):
     """The frozen dataclass of its knobs."""
     preference: ClassVar[int] = 0
     """Where nothing was measured, the able strategy of the highest preference runs."""
-    embeddable: ClassVar[bool] = False
-    """Whether AOTInductor can compile it into a model."""
-    indices_alone: ClassVar[bool] = False
-    """Whether its kernels can write int32 indices and no values, see `Problem.indices_only`."""
-    side_by_side: ClassVar[bool] = False
-    """Whether it reads and writes rows that are side by side, see `Problem`."""
+    features: ClassVar[Features] = Features()
+    """What it serves at all."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         for old, new in RENAMED.items():
             if old in vars(cls):
-                raise TypeError(f"{cls.__name__}.{old} is of autotopk before 0.2: the method is called {new} now")
+                raise TypeError(f"{cls.__name__}.{old} is of autotopk before 0.2: {new}")
+
+    def reasons_unable(self, problem: Problem, device: Device) -> list[str]:
+        """Why it cannot serve the problem on the device: its features, then what it says itself; empty means it can."""
+        return self.features.reasons_unsupported(problem, device) or self.reasons_unsupported(problem, device)
 
     @abstractmethod
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
-        """Why it cannot serve the problem on the device; empty means it can. Imports no compiler."""
+        """Why it cannot serve a problem that its features allow; empty means it can. Imports no compiler."""
 
     def reasons_unbuildable(self) -> list[str]:
         """Why none of its kernels can be compiled here: only those in the cache are served and tuned."""

@@ -25,12 +25,13 @@ from autotopk.errors import AutotopkError
 from autotopk.kernel import Kernel, KernelSource
 from autotopk.oracle import inputs
 from autotopk.problem import Problem
+from autotopk.program import KernelProgram
 from autotopk.runtime import launch
 from autotopk.strategies._radix.shortlists import usual_capacity, usual_items
 from autotopk.strategies._radix.strategy import RadixStrategy
 from autotopk.strategies.block_radix import BlockRadixConfig
 from autotopk.strategies.cluster_radix import ClusterRadixConfig
-from autotopk.strategy import Config, KernelProgram
+from autotopk.strategy import Config
 from autotopk.tuning import timing
 
 CROWD_MODULE = "autotopk.strategies._radix.device.intervals"
@@ -177,7 +178,7 @@ def clusters(problem: Problem, device: Device) -> dict[str, Side]:
     for blocks in CLUSTERS:
         if blocks == CLUSTERS[0] or problem.rows * blocks <= device.processors:
             items = usual_items(problem, blocks * 1024)
-            config = ClusterRadixConfig(1024, items, 11, 0, problem.vector, blocks)
+            config = ClusterRadixConfig(1024, items, 11, 0, problem.layout.vector, blocks)
             capacity = usual_capacity(config, problem, device)
             if capacity is not None:
                 found[f"{blocks} blocks"] = Side("cluster_radix", replace(config, capacity=capacity))
@@ -205,7 +206,7 @@ def build(source: KernelSource, crowd: int | None, arch: int) -> Build:
 def build_all(asked: list[Question], device: Device) -> Builds:
     """Every kernel once, on all cores; those with another CROWD in processes that end with them."""
     wanted = dict.fromkeys(
-        (program(side, question.problem, device).source, side.crowd)
+        (program(side, question.problem, device).sources[0], side.crowd)
         for question in asked
         for side in question.sides.values()
     )
@@ -224,10 +225,11 @@ def measure(question: Question, builds: Builds, device: Device) -> dict[str, Any
     kernels: dict[str, dict[str, Any]] = {}
     for name, side in question.sides.items():
         found = program(side, problem, device)
-        built = builds[found.source, side.crowd]
+        built = builds[found.sources[0], side.crowd]
         kernels[name] = {"strategy": side.strategy, "config": asdict(side.config), "error": built.error}
         if built.kernel is not None:
-            runs[name] = launch.bind(replace(found, source=Built(built.kernel)), problem, device)
+            rebuilt = KernelProgram.of(Built(built.kernel), *found.launches[0].grid)
+            runs[name] = launch.bind(rebuilt, problem, device)
             kernels[name] |= {"registers": built.kernel.registers, "spill_bytes": built.kernel.spill_bytes}
     timer = timing.timer_for(timing.random_inputs(problem, torch.device(device.type)))
     samples = {name: timer.prepare(run) for name, run in runs.items()}

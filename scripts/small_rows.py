@@ -25,9 +25,9 @@ from autotopk.kernel import KernelSource
 from autotopk.oracle import inputs
 from autotopk.oracle.reference import problems_with
 from autotopk.problem import Problem
+from autotopk.program import KernelProgram
 from autotopk.runtime import dispatch
 from autotopk.strategies._short_rows import MERGED_DTYPES
-from autotopk.strategy import KernelProgram
 from autotopk.tuning import timing
 
 CHECKED = ("random", "ties", "all_equal", "nan", "minus_inf_padding")
@@ -69,7 +69,7 @@ def random(file: Path, count: int = 200, seed: int = 0) -> None:
 
 def compile_all(programs: Iterable[Any], device: Device) -> None:
     """On all cores, before anything is timed."""
-    sources = dict.fromkeys(program.source for program in programs if isinstance(program, KernelProgram))
+    sources = dict.fromkeys(program.sources[0] for program in programs if isinstance(program, KernelProgram))
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         list(pool.map(compile_one, sources, repeat(device.arch)))
 

@@ -86,7 +86,7 @@ def _strategies(devices: list[Device]) -> Iterator[Finding]:
 def _ability(strategy: Strategy, device: Device) -> Finding:
     """How many of the device's usual workloads the strategy serves, and its commonest reasons not to."""
     tag = "seeds" if device.type == "cuda" else "ci"
-    answers = [strategy.reasons_unsupported(w.problem(device.type), device) for w in tagged(tag)]
+    answers = [strategy.reasons_unable(w.problem(device.type), device) for w in tagged(tag)]
     reasons = Counter(reason for answer in answers for reason in answer)
     able = sum(not answer for answer in answers)
     text = f"{strategy.name} on {device.name}: able for {able} of {len(answers)} {tag} workloads"

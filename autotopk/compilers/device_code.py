@@ -2,12 +2,13 @@
 
 Device code lives in files of its own. Those of a kernel are all files, of any suffix, in the folder of its module, and
 in the packages that its source names as `code_dependencies`; a package's `__init__.py` is host code and not among them.
+Those of a kernel in CUDA C++, which no module defines, are all files of its package and of such packages.
 """
 
 import ast
 import hashlib
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -21,11 +22,21 @@ _NOT_CODE = ("__pycache__", "__init__.py")
 @cache
 def device_digest(module: str, code_dependencies: Sequence[str] = ()) -> str:
     """Digest of the bytes of the files behind a kernel. Raises BuildError where a module has no file."""
-    hashed = hashlib.sha256()
-    for name, file in _files(module, code_dependencies):
-        content = file.read_bytes()
-        hashed.update(f"{name}:{len(content)}:".encode() + content)
-    return hashed.hexdigest()[:DIGITS]
+    return _digest(_files(module, code_dependencies))
+
+
+@cache
+def package_digest(*packages: str) -> str:
+    """Digest of the bytes of all files of these packages but host code. Raises BuildError where one is no package."""
+    return _digest(found for name in packages for found in _folder(name, package_folder(name)))
+
+
+def package_folder(name: str) -> Path:
+    """Where the files of a package are, which is not imported. Raises BuildError where it is no package."""
+    spec = _spec(name)
+    if spec.submodule_search_locations is None:
+        raise BuildError(f"{name} is a module, not a package")
+    return Path(str(spec.origin)).parent
 
 
 def check_imports(module: str, code_dependencies: Sequence[str] = ()) -> None:
@@ -51,6 +62,14 @@ def check_imports(module: str, code_dependencies: Sequence[str] = ()) -> None:
                 )
             if found not in seen:
                 reached.append(found)
+
+
+def _digest(files: Iterable[tuple[str, Path]]) -> str:
+    hashed = hashlib.sha256()
+    for name, file in files:
+        content = file.read_bytes()
+        hashed.update(f"{name}:{len(content)}:".encode() + content)
+    return hashed.hexdigest()[:DIGITS]
 
 
 def _files(module: str, code_dependencies: Sequence[str]) -> Iterator[tuple[str, Path]]:

@@ -52,6 +52,11 @@ def _places() -> Iterator[Path]:
     yield Path("/usr/local/cuda/bin/nvcc")
 
 
+def switches() -> dict[str, str]:
+    """Those of `SWITCHES` that are set."""
+    return {name: os.environ[name] for name in SWITCHES if name in os.environ}
+
+
 def reasons_missing() -> list[str]:
     """What prevents nvcc from running, each with what to install; empty where it can run."""
     reasons = []

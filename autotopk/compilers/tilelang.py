@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from autotopk.compilers import nvcc
+from autotopk.compilers.cuda import CudaText
 from autotopk.compilers.device_code import check_imports, device_digest
 from autotopk.errors import BuildError
 from autotopk.kernel import (
-    POINTERS,
     Kernel,
     KernelSource,
     Parameter,
@@ -37,20 +37,6 @@ _KINDS: dict[str, ParameterKind] = {"handle": "pointer", "int32": "int32", "int6
 
 
 @dataclass(frozen=True)
-class CudaSource:
-    """What TileLang generated: source of one kernel, and how it wants to be launched, as in `Kernel`."""
-
-    text: str
-    symbol: str
-    parameters: tuple[Parameter, ...]
-    threads: int
-    shared_bytes: int
-    cluster: int
-    programmatic_launch: bool
-    cooperative: bool = False
-
-
-@dataclass(frozen=True)
 class TileLangSource(KernelSource):
     """A function that builds a TileLang kernel, with everything that specialises it."""
 
@@ -68,9 +54,8 @@ class TileLangSource(KernelSource):
         The compilers' versions are not part of it: the machine that runs a cached kernel may have neither. TileLang's
         is in the file's name (see `cache_path`); nvcc's would cost a process to ask for, and is left out.
         """
-        switches = {name: os.environ[name] for name in nvcc.SWITCHES if name in os.environ}
         code = device_digest(self._module, self.code_dependencies)
-        return f"tilelang {nvcc.FLAGS} {switches} {PASSES}|{code}|{self!r}"
+        return f"tilelang {nvcc.FLAGS} {nvcc.switches()} {PASSES}|{code}|{self!r}"
 
     def cache_path(self, arch: int) -> Path:
         """As KernelSource says, one file per version of TileLang; where TileLang is absent, a file of any."""
@@ -81,7 +66,7 @@ class TileLangSource(KernelSource):
             return own
         return max(path.parent.glob(f"{path.stem}-*.kernel"), default=own)
 
-    def generate(self, arch: int) -> CudaSource:
+    def generate(self, arch: int) -> CudaText:
         """CUDA source for a compute capability; needs no nvcc. Any failure inside TileLang becomes a BuildError."""
         with _scratch_folder():
             try:
@@ -94,7 +79,7 @@ class TileLangSource(KernelSource):
                     artifact = tilelang.lower(
                         self._prim_func(), target=target, enable_host_codegen=False, enable_device_compile=False
                     )
-                return _cuda_source(artifact)
+                return _cuda_text(artifact)
             except Exception as error:  # the builder, TileLang's passes and TVM each raise types of their own
                 raise BuildError(f"{self.function} for sm_{arch}: {type(error).__name__}: {error}") from error
 
@@ -103,23 +88,11 @@ class TileLangSource(KernelSource):
         if reasons := reasons_unbuildable():
             raise BuildError(f"{self.function} cannot be compiled: {'; '.join(reasons)}")
         check_imports(self._module, self.code_dependencies)
-        source = self.generate(arch)
+        text = self.generate(arch)
         try:
-            compiled = nvcc.compile(source.text, arch, source.symbol, _include_dirs())
+            return text.compile(arch)
         except BuildError as error:
             raise BuildError(f"{self.function}: {error}") from error
-        return Kernel(
-            cubin=compiled.cubin,
-            symbol=source.symbol,
-            parameters=source.parameters,
-            threads=source.threads,
-            shared_bytes=source.shared_bytes,
-            cluster=source.cluster,
-            cooperative=source.cooperative,
-            programmatic_launch=source.programmatic_launch,
-            registers=compiled.registers,
-            spill_bytes=compiled.spill_bytes,
-        )
 
     @property
     def _module(self) -> str:
@@ -156,20 +129,20 @@ def _scratch_folder() -> Iterator[None]:
                 os.environ["TILELANG_CACHE_DIR"] = before
 
 
-def _include_dirs() -> list[Path]:
+def _include_dirs() -> tuple[Path, ...]:
     import tilelang
 
     package = Path(tilelang.__file__).parent
-    return [package / "src", package / "3rdparty" / "cutlass" / "include"]
+    return package / "src", package / "3rdparty" / "cutlass" / "include"
 
 
-def _cuda_source(artifact: Any) -> CudaSource:
+def _cuda_text(artifact: Any) -> CudaText:
     functions = list(artifact.device_mod.functions.values())
     if len(functions) != 1:
         raise ValueError(f"a launch runs one kernel, not {len(functions)}")
     attributes = dict(functions[0].attrs.items())
     extents = {str(axis): extent for axis, extent in attributes["thread_extent"].items()}
-    return CudaSource(
+    return CudaText(
         text=str(artifact.kernel_source),  # TVM's own strings must not be copied deeply
         symbol=str(attributes["global_symbol"]),
         parameters=tuple(map(_parameter, functions[0].params)),
@@ -178,6 +151,7 @@ def _cuda_source(artifact: Any) -> CudaSource:
         cluster=_along_x("clusters", attributes.get("cluster_dims", [1])),
         programmatic_launch=bool(attributes.get("has_cuda_pdl_sync", False)),
         cooperative=bool(attributes.get("use_cooperative_groups", False)),
+        include_dirs=_include_dirs(),
     )
 
 
@@ -192,7 +166,7 @@ def _parameter(variable: Any) -> Parameter:
     """A parameter by its name in the vocabulary of launches; TileLang may add "_handle" or a number to a name."""
     name = re.sub(r"(_handle)?(_\d+)?$", "", str(variable.name))
     kind = _KINDS.get(str(variable.dtype))
-    known = POINTERS if kind == "pointer" else scalars(Problem.contiguous(1, 1, 1))
-    if kind is None or name not in known:
+    known = kind == "pointer" or name in scalars(Problem.contiguous(1, 1, 1))  # tensors are bound by name
+    if kind is None or not known:
         raise ValueError(f"no launch provides the parameter {variable.name} ({variable.dtype})")
     return Parameter(name, kind)

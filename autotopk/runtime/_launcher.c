@@ -1,5 +1,5 @@
-/* Launches one kernel with as little host time as the driver allows: the grid and all scalars are fixed when a
-   launcher is prepared, a call brings only the stream and the addresses.
+/* Launches the kernels of a program, one after another on a stream, with as little host time as the driver allows:
+   grids and all numbers are fixed when a launcher is prepared, a call brings only the stream and the addresses.
    Python's stable ABI only; no CUDA or torch headers; libcuda is found at run time. */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { MAX_PARAMETERS = 24, MAX_SLOTS = 8, MAX_ATTRIBUTES = 3 };
+enum { MAX_PARAMETERS = 24, MAX_ADDRESSES = 16, MAX_ATTRIBUTES = 3 };
 enum { COOPERATIVE = 2, CLUSTER_DIMENSION = 4, PROGRAMMATIC_STREAM_SERIALIZATION = 6 }; /* CUlaunchAttributeID */
 
 typedef struct {                                                        /* CUlaunchAttribute */
@@ -30,38 +30,49 @@ typedef struct {
   void *function;
   LaunchConfig config;
   Attribute attributes[MAX_ATTRIBUTES];
-  uint64_t values[MAX_PARAMETERS];
-  int slots[MAX_PARAMETERS];                                            /* which argument of a call, -1: fixed */
-  int parameter_count, slot_count;
+  uint64_t values[MAX_PARAMETERS];                                      /* a number, or bytes behind an address */
+  int addresses[MAX_PARAMETERS];                                        /* which address of a call, -1: a number */
+  int parameter_count;
+} Launch;
+
+typedef struct {
+  int launch_count, address_count;
+  Launch launches[];
 } Launcher;
 
 static launch_function launch_kernel;
 static const char *CAPSULE = "autotopk.runtime._launcher.Launcher";
 
-/* launcher(stream, address, ...) -> CUresult */
+static int launch(const Launch *self, void *stream, const uint64_t *addresses) {
+  uint64_t values[MAX_PARAMETERS];
+  void *parameters[MAX_PARAMETERS];
+  for (int i = 0; i < self->parameter_count; i++) {
+    values[i] = self->values[i] + (self->addresses[i] < 0 ? 0 : addresses[self->addresses[i]]);
+    parameters[i] = &values[i];
+  }
+  LaunchConfig config = self->config;
+  config.stream = stream;
+  return launch_kernel(&config, self->function, parameters, NULL);
+}
+
+/* launch(stream, address, ...) -> CUresult of the first launch that the driver refuses, else 0 */
 static PyObject *call(PyObject *capsule, PyObject *const *arguments, Py_ssize_t count) {
   const Launcher *launcher = PyCapsule_GetPointer(capsule, CAPSULE);
   if (!launcher) return NULL;
-  if (count != launcher->slot_count + 1) {
-    PyErr_Format(PyExc_TypeError, "a stream and %d addresses are needed, got %zd arguments", launcher->slot_count, count);
+  if (count != launcher->address_count + 1) {
+    PyErr_Format(PyExc_TypeError, "a stream and %d addresses are needed, got %zd arguments", launcher->address_count,
+                 count);
     return NULL;
   }
-  uint64_t passed[MAX_SLOTS + 1];
+  uint64_t passed[MAX_ADDRESSES + 1];
   for (Py_ssize_t i = 0; i < count; i++) {
     passed[i] = PyLong_AsUnsignedLongLong(arguments[i]);
     if (passed[i] == (uint64_t)-1 && PyErr_Occurred()) return NULL;
   }
-  uint64_t values[MAX_PARAMETERS];
-  void *parameters[MAX_PARAMETERS];
-  for (int i = 0; i < launcher->parameter_count; i++) {
-    values[i] = launcher->slots[i] < 0 ? launcher->values[i] : passed[launcher->slots[i] + 1];
-    parameters[i] = &values[i];
-  }
-  LaunchConfig config = launcher->config;
-  config.stream = (void *)(uintptr_t)passed[0];
-  int status;
+  int status = 0;
   Py_BEGIN_ALLOW_THREADS
-  status = launch_kernel(&config, launcher->function, parameters, NULL);
+  for (int i = 0; i < launcher->launch_count && !status; i++)
+    status = launch(&launcher->launches[i], (void *)(uintptr_t)passed[0], passed + 1);
   Py_END_ALLOW_THREADS
   return PyLong_FromLong(status);
 }
@@ -71,53 +82,78 @@ static PyMethodDef call_definition = {"launch", (PyCFunction)(void (*)(void))cal
 
 static void destroy(PyObject *capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, CAPSULE)); }
 
-static Attribute *add_attribute(Launcher *launcher, int id) {
-  Attribute *attribute = &launcher->attributes[launcher->config.attribute_count++];
+static Attribute *add_attribute(Launch *self, int id) {
+  Attribute *attribute = &self->attributes[self->config.attribute_count++];
   attribute->id = id;
   attribute->value.flag = 1;
   return attribute;
 }
 
-static PyObject *prepare(PyObject *module, PyObject *arguments) {
-  unsigned long long function;
-  unsigned grid_x, grid_y, grid_z, threads, shared_bytes, cluster;
+/* Whether a number is within its bounds; else an error is set. */
+static int within(const char *what, long long number, long long least, long long most) {
+  if (number >= least && number <= most) return 1;
+  PyErr_Format(PyExc_ValueError, "%s %lld is not between %lld and %lld", what, number, least, most);
+  return 0;
+}
+
+static int prepare_parameters(Launch *self, PyObject *parameters, int address_count) {
+  Py_ssize_t count = PyTuple_Size(parameters);
+  if (!within("number of parameters", count, 0, MAX_PARAMETERS)) return 0;
+  self->parameter_count = (int)count;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    long long address, value;
+    if (!PyArg_ParseTuple(PyTuple_GetItem(parameters, i), "LL", &address, &value)) return 0;
+    if (!within("address", address, -1, address_count - 1)) return 0;
+    self->addresses[i] = (int)address;
+    self->values[i] = (uint64_t)value;
+  }
+  return 1;
+}
+
+static int prepare_launch(Launch *self, PyObject *record, int address_count) {
+  const long long most = 0x7FFFFFFF;
+  long long function, x, y, z, threads, shared_bytes, cluster;
   int cooperative, programmatic;
   PyObject *parameters;
-  if (!PyArg_ParseTuple(arguments, "K(III)IIIppO!", &function, &grid_x, &grid_y, &grid_z, &threads, &shared_bytes,
-                        &cluster, &cooperative, &programmatic, &PyTuple_Type, &parameters))
-    return NULL;
-  Py_ssize_t count = PyTuple_Size(parameters);
-  if (count > MAX_PARAMETERS) {
-    PyErr_Format(PyExc_ValueError, "%zd parameters are more than %d", count, MAX_PARAMETERS);
-    return NULL;
+  if (!PyTuple_Check(record) ||
+      !PyArg_ParseTuple(record, "L(LLL)LLLppO!", &function, &x, &y, &z, &threads, &shared_bytes, &cluster, &cooperative,
+                        &programmatic, &PyTuple_Type, &parameters)) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a launch is a tuple");
+    return 0;
   }
-  Launcher *launcher = PyMem_Calloc(1, sizeof *launcher);
-  if (!launcher) return PyErr_NoMemory();
-  launcher->function = (void *)(uintptr_t)function;
-  launcher->config = (LaunchConfig){grid_x, grid_y, grid_z, threads, 1, 1, shared_bytes, NULL, launcher->attributes, 0};
-  launcher->parameter_count = (int)count;
+  if (!within("grid", x, 1, most) || !within("grid", y, 1, 0xFFFF) || !within("grid", z, 1, 0xFFFF) ||
+      !within("threads", threads, 1, 1024) || !within("shared bytes", shared_bytes, 0, most) ||
+      !within("cluster", cluster, 1, most))
+    return 0;
+  self->function = (void *)(uintptr_t)function;
+  self->config = (LaunchConfig){(unsigned)x, (unsigned)y, (unsigned)z, (unsigned)threads, 1, 1, (unsigned)shared_bytes,
+                                NULL, self->attributes, 0};
   if (cluster > 1) {
-    Attribute *attribute = add_attribute(launcher, CLUSTER_DIMENSION);
-    attribute->value.cluster.x = cluster;
+    Attribute *attribute = add_attribute(self, CLUSTER_DIMENSION);
+    attribute->value.cluster.x = (unsigned)cluster;
     attribute->value.cluster.y = attribute->value.cluster.z = 1;
   }
-  if (cooperative) add_attribute(launcher, COOPERATIVE);
-  if (programmatic) add_attribute(launcher, PROGRAMMATIC_STREAM_SERIALIZATION);
-  for (Py_ssize_t i = 0; i < count; i++) {
-    int slot;
-    long long value;
-    if (!PyArg_ParseTuple(PyTuple_GetItem(parameters, i), "iL", &slot, &value)) goto failed;
-    if (slot >= MAX_SLOTS) {
-      PyErr_Format(PyExc_ValueError, "slot %d is not below %d", slot, MAX_SLOTS);
-      goto failed;
-    }
-    launcher->slots[i] = slot;
-    launcher->values[i] = (uint64_t)value;
-    if (slot >= launcher->slot_count) launcher->slot_count = slot + 1;
-  }
-  PyObject *capsule = PyCapsule_New(launcher, CAPSULE, destroy);
+  if (cooperative) add_attribute(self, COOPERATIVE);
+  if (programmatic) add_attribute(self, PROGRAMMATIC_STREAM_SERIALIZATION);
+  return prepare_parameters(self, parameters, address_count);
+}
+
+static PyObject *prepare(PyObject *module, PyObject *arguments) {
+  PyObject *records;
+  long long address_count;
+  if (!PyArg_ParseTuple(arguments, "O!L", &PyTuple_Type, &records, &address_count)) return NULL;
+  if (!within("number of addresses", address_count, 0, MAX_ADDRESSES)) return NULL;
+  Py_ssize_t count = PyTuple_Size(records);
+  Launcher *launcher = PyMem_Calloc(1, sizeof *launcher + (size_t)count * sizeof(Launch));
+  if (!launcher) return PyErr_NoMemory();
+  launcher->launch_count = (int)count;
+  launcher->address_count = (int)address_count;
+  PyObject *capsule = NULL, *callable = NULL;
+  for (Py_ssize_t i = 0; i < count; i++)
+    if (!prepare_launch(&launcher->launches[i], PyTuple_GetItem(records, i), launcher->address_count)) goto failed;
+  capsule = PyCapsule_New(launcher, CAPSULE, destroy);
   if (!capsule) goto failed;
-  PyObject *callable = PyCFunction_NewEx(&call_definition, capsule, NULL);
+  callable = PyCFunction_NewEx(&call_definition, capsule, NULL);
   Py_DECREF(capsule);
   return callable;
 failed:
@@ -127,9 +163,9 @@ failed:
 
 static PyMethodDef methods[] = {
     {"prepare", prepare, METH_VARARGS,
-     "prepare(function, (grid_x, grid_y, grid_z), threads, shared_bytes, cluster, cooperative, programmatic, "
-     "((slot, value), ...)) -> launch\n\nA parameter with slot >= 0 is the address of that number in each call; "
-     "with slot -1 it has the fixed value."},
+     "prepare(((function, (grid_x, grid_y, grid_z), threads, shared_bytes, cluster, cooperative, programmatic, "
+     "((address, value), ...)), ...), addresses) -> launch\n\nA parameter is that address of each call with value "
+     "added, or where address is -1 the value."},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_launcher", "Launches of kernels at low host cost.", -1,

@@ -24,8 +24,9 @@ from autotopk.device import Device
 from autotopk.errors import AutotopkWarning, UnknownStrategyError, UnsupportedProblemError
 from autotopk.key import NEIGHBOUR_RADIUS, TuningKey
 from autotopk.problem import Problem
+from autotopk.program import Program
 from autotopk.runtime.state import Runtime, default
-from autotopk.strategy import Config, Program, Strategy
+from autotopk.strategy import Config, Strategy
 from autotopk.tuning_db.records import Winner
 
 Step = Literal["forced", "exact", "bucket", "neighbour", "heuristic", "torch"]
@@ -71,7 +72,7 @@ def choices(
     """
     rejected: list[str] = []
     force = force or settings.forced_strategy()
-    if problem.side_by_side:
+    if problem.layout.side_by_side:
         yield from _side_by_side(problem, device, force, runtime)
         return
     key, winners = TuningKey.of(problem), runtime.winners(device)
@@ -97,7 +98,7 @@ def choices(
     # 5. heuristic
     runtime.misses.note(key, device)
     for strategy in registry.available():
-        if reasons := strategy.reasons_unsupported(problem, device):
+        if reasons := strategy.reasons_unable(problem, device):
             rejected.append(f"{strategy.name}: {'; '.join(reasons)}")
         elif (config := strategy.heuristic(problem, device)) is not None:
             step: Step = "torch" if strategy.name == "torch_fallback" else "heuristic"
@@ -115,10 +116,9 @@ def _unblocked(choice: Choice, device: Device, runtime: Runtime) -> Iterator[Cho
 
 def _side_by_side(problem: Problem, device: Device, force: str | None, runtime: Runtime) -> Iterator[Choice]:
     for strategy in registry.available():
-        if not strategy.side_by_side or strategy.reasons_unsupported(problem, device):
+        if force not in (None, strategy.name) or strategy.reasons_unable(problem, device):
             continue
-        config = strategy.heuristic(problem, device)
-        if force in (None, strategy.name) and config is not None:
+        if (config := strategy.heuristic(problem, device)) is not None:
             yield from _unblocked(Choice("forced" if force else "heuristic", strategy, config), device, runtime)
 
 
@@ -130,7 +130,7 @@ def _forced(
     except UnknownStrategyError as error:
         warnings.warn(str(error), AutotopkWarning, stacklevel=2)
         return
-    if reasons := strategy.reasons_unsupported(problem, device):
+    if reasons := strategy.reasons_unable(problem, device):
         rejected.append(f"{name}: {'; '.join(reasons)}")
         return
     config = strategy.heuristic(problem, device)
@@ -151,7 +151,7 @@ def _measured(
     except UnknownStrategyError:
         rejected.append(f"{label}: the strategy is not installed")
         return
-    if reasons := strategy.reasons_unsupported(problem, device):
+    if reasons := strategy.reasons_unable(problem, device):
         rejected.append(f"{label}: {'; '.join(reasons)}")
     elif (config := _config(strategy, winner.candidate, problem, device)) is None:
         rejected.append(f"{label}: the configuration does not fit")

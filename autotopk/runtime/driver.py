@@ -1,9 +1,8 @@
 """The few calls of the CUDA driver that loading and launching need, through ctypes."""
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
 
 from autotopk.errors import BuildError
 
@@ -78,7 +77,24 @@ class _LaunchConfig(ctypes.Structure):
     ]
 
 
-def prepare(
+LaunchRecord = tuple[int, tuple[int, int, int], int, int, int, bool, bool, tuple[tuple[int, int], ...]]
+"""(function, grid, threads, shared bytes, cluster, cooperative, programmatic, parameters); a parameter is (address,
+bytes behind it), or (-1, value)."""
+
+
+def prepare(launches: tuple[LaunchRecord, ...], addresses: int) -> Callable[..., int]:
+    """`_launcher.prepare` for installations without a C compiler; several times slower a call."""
+    prepared = [_prepare_one(*one) for one in launches]
+
+    def launch(stream: int, *given: int) -> int:
+        if len(given) != addresses:
+            raise TypeError(f"a stream and {addresses} addresses are needed, got {len(given) + 1} arguments")
+        return next((code for one in prepared if (code := one(stream, given))), 0)
+
+    return launch
+
+
+def _prepare_one(
     function: int,
     grid: tuple[int, int, int],
     threads: int,
@@ -87,8 +103,7 @@ def prepare(
     cooperative: bool,
     programmatic: bool,
     parameters: tuple[tuple[int, int], ...],
-) -> Callable[..., int]:
-    """`_launcher.prepare` for installations without a C compiler; several times slower a call."""
+) -> Callable[[int, Sequence[int]], int]:
     attributes: list[_Attribute] = []
     if cluster > 1:
         attributes.append(_Attribute(id=4, value=_Value(cluster=_Cluster(cluster, 1, 1))))
@@ -97,13 +112,12 @@ def prepare(
     if programmatic:
         attributes.append(_Attribute(id=6, value=_Value(flag=1)))
     array = (_Attribute * max(1, len(attributes)))(*attributes)
-    fixed = [ctypes.c_uint64(value & (1 << 64) - 1) for _, value in parameters]
     launch_kernel = _library().cuLaunchKernelEx
 
-    def launch(stream: int, *addresses: int) -> int:
-        values: list[Any] = [
-            ctypes.c_uint64(addresses[slot]) if slot >= 0 else value
-            for (slot, _), value in zip(parameters, fixed, strict=True)
+    def launch(stream: int, addresses: Sequence[int]) -> int:
+        values = [
+            ctypes.c_uint64((value if slot < 0 else addresses[slot] + value) & (1 << 64) - 1)
+            for slot, value in parameters
         ]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         config = _LaunchConfig(*grid, threads, 1, 1, shared_bytes, stream, array, len(attributes))

@@ -9,7 +9,7 @@ from autotopk.device import Device, device_of
 from autotopk.problem import Problem
 from autotopk.runtime import dispatch
 from autotopk.runtime.dispatch import Choice
-from autotopk.runtime.layout import Layout
+from autotopk.runtime.views import View
 from autotopk.runtime.winners import is_current
 
 
@@ -26,6 +26,11 @@ class Explanation:
         """Whether the code that was measured is the code that runs; None where that is not known, or no winner."""
         return None if self.choice.winner is None else is_current(self.choice.winner)
 
+    @property
+    def scratch_bytes(self) -> int:
+        """Memory beside input and outputs that the choice's kernels use; what torch operators allocate is not known."""
+        return self.choice.program(self.problem, self.device).scratch_bytes(self.problem)
+
     def to_dict(self) -> dict[str, Any]:
         """The same as plain data."""
         choice, winner = self.choice, self.choice.winner
@@ -35,6 +40,7 @@ class Explanation:
             "step": choice.step,
             "strategy": choice.candidate.strategy,
             "config": choice.candidate.knobs,
+            "scratch_bytes": self.scratch_bytes,
             "current": self.current,
             "measured_for": None if winner is None else str(winner.key),
             "time_us": None if winner is None else winner.time_us,
@@ -55,6 +61,8 @@ class Explanation:
             )
             if winner.runner_up and winner.gap is not None:
                 lines.append(f"  ahead of {winner.runner_up} by {winner.gap:.1%}")
+        if self.scratch_bytes:
+            lines.append(f"  with {self.scratch_bytes} bytes of scratch memory")
         if self.current is False:
             lines.append("  stale: the strategy compiles to other code since; tune again")
         lines += [f"  not {reason}" for reason in choice.rejected]
@@ -67,13 +75,13 @@ def explain(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: 
     Raises:
         ValueError: the call goes to torch.topk (0-d, empty, k = 0, bad arguments, other dtypes and devices).
     """
-    layout = Layout.of(input, k, dim, largest, sorted)
-    if layout is None:
+    view = View.of(input, k, dim, largest, sorted)
+    if view is None:
         raise ValueError(f"k={k}, dim={dim} of a {input.dtype} tensor of {tuple(input.shape)} goes to torch.topk")
     device = device_of(input.device)
     explanations = (
         Explanation(way.problem, device, choice)
-        for way in layout.ways(input)
+        for way in view.ways(input)
         for choice in dispatch.choices(way.problem, device)
     )
     return next(explanations)

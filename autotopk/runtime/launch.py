@@ -1,6 +1,6 @@
 """From a program to a callable that runs it, at about a microsecond of host time above the allocations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from math import prod
 from typing import Any
@@ -10,12 +10,19 @@ from torch import Tensor
 
 from autotopk.device import Device
 from autotopk.errors import BuildError, LaunchError
-from autotopk.kernel import POINTERS, Kernel, Parameter, scalars
+from autotopk.kernel import Kernel, Parameter, scalars
 from autotopk.problem import Problem
-from autotopk.runtime import driver
-from autotopk.strategy import HostProgram, KernelProgram, Program
+from autotopk.program import MAX_SCRATCH_BYTES, HostProgram, KernelProgram, Program
+from autotopk.runtime import driver, scratch
+from autotopk.runtime.views import Run
 
-Bound = Callable[[Tensor], tuple[Tensor, Tensor]]
+Launch = Callable[..., int]
+"""A program on a device: takes a stream and the addresses of `TENSORS` and scratch, and returns the driver's code."""
+
+TENSORS = ("x", "values", "indices")
+"""Inputs and outputs of all operations, in the order of a launch's addresses; those that an answer lacks are null."""
+
+_SCRATCH_ALIGNMENT = 256
 
 # Private functions of torch that save microseconds a call, each with its public twin.
 _current_stream: Callable[[int], int] = getattr(
@@ -33,9 +40,9 @@ _empty: Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], Tensor] = geta
 )
 
 
-def arguments(problem: Problem, x: Tensor, values: Tensor, indices: Tensor) -> dict[str, Any]:
+def arguments(problem: Problem, **tensors: Any) -> dict[str, Any]:
     """Everything a kernel may ask for, by name, for an interpreter."""
-    return {**scalars(problem), "x": x, "values": values, "indices": indices}
+    return {**scalars(problem), **tensors}
 
 
 def bind(
@@ -45,75 +52,64 @@ def bind(
     *,
     index: int | None = None,
     size: tuple[int, ...] | None = None,
-) -> Bound:
+) -> Run:
     """Make a program callable for tensors of the problem's layout.
 
     Args:
         program: what `Strategy.program` gave for the problem.
-        problem: the layout that every later input has.
+        problem: the layout that every later input has, and what is written.
         device: where it will run.
         index: which CUDA device; the current one by default.
         size: of the outputs, (rows, k) by default.
 
     Returns:
-        A function of one tensor that returns fresh contiguous values and int64 indices of that size. It raises
-        LaunchError where the driver refuses.
+        A function of one tensor that returns what `problem.answer` says in fresh contiguous tensors of that size:
+        (values, int64 indices), or int32 indices. It raises LaunchError where the driver refuses.
 
     Raises:
-        BuildError: the kernel cannot be compiled or loaded.
+        BuildError: a kernel cannot be compiled or loaded.
     """
     if size is None:
         size = (problem.rows, problem.k)
     if isinstance(program, HostProgram):
         return _bind_host(program, problem, size)
-    return _bind_kernel(program, problem, device, index, size)
+    return _bind_kernels(program, problem, device, _current_device() if index is None else index, size)
 
 
-def _bind_host(program: HostProgram, problem: Problem, size: tuple[int, ...]) -> Bound:
+def _bind_host(program: HostProgram, problem: Problem, size: tuple[int, ...]) -> Run:
+    if program.prepare is not None:
+        _prepare_once(program.prepare)
     if program.is_torch_topk:
         return program.run  # takes and gives any leading dimensions
-    run, matrix = program.run, (problem.rows, problem.cols)
+    run, matrix, alone = program.run, (problem.rows, problem.cols), problem.answer == "indices"
+    stride = (problem.layout.row_stride, 1)
+    index_dtype = torch.int32 if alone else torch.int64
 
-    def call(x: Tensor) -> tuple[Tensor, Tensor]:
-        values, indices = run(x.as_strided(matrix, (problem.row_stride, 1)))
-        return values.view(size), indices.view(size)
-
-    return call
-
-
-def bind_indices(
-    program: KernelProgram, problem: Problem, device: Device, *, index: int | None = None, size: tuple[int, ...]
-) -> Callable[[Tensor], Tensor]:
-    """As `bind`, for a problem of `indices_only`: a function of one tensor that returns int32 indices alone."""
-    index = _current_device() if index is None else index
-    launch, symbol = _launch(program, problem, device, index)
-    stride = _contiguous(size)
-
-    def call(x: Tensor) -> Tensor:
-        if _current_device() != index:
-            with torch.cuda.device(index):
-                return call(x)
-        indices = _empty(size, stride, torch.int32)
-        if code := launch(_current_stream(index), x.data_ptr(), 0, indices.data_ptr()):
-            _retry(code, symbol, problem, index, launch, (x.data_ptr(), 0, indices.data_ptr()))
-        return indices
+    def call(x: Tensor) -> Any:
+        values, indices = run(x.as_strided(matrix, stride))
+        if indices.dtype is not index_dtype:
+            indices = indices.to(index_dtype)
+        return indices.view(size) if alone else (values.view(size), indices.view(size))
 
     return call
 
 
-def _bind_kernel(
-    program: KernelProgram, problem: Problem, device: Device, index: int | None, size: tuple[int, ...]
-) -> Bound:
-    index = _current_device() if index is None else index
-    launch, symbol = _launch(program, problem, device, index)
-    dtype = getattr(torch, problem.dtype)
-    stride = _contiguous(size)
-    empty, int64, current_stream = _empty, torch.int64, _current_stream
+@cache
+def _prepare_once(prepare: Callable[[], object]) -> None:
+    """What raises is tried again by the next program that asks."""
+    prepare()
 
-    def call(x: Tensor) -> tuple[Tensor, Tensor]:
+
+def _bind_kernels(program: KernelProgram, problem: Problem, device: Device, index: int, size: tuple[int, ...]) -> Run:
+    launch, symbol = _launch(program, problem, device, index)
+    stride = tuple(prod(size[dim + 1 :]) for dim in range(len(size)))  # asking torch takes 10 ms the first time
+    dtype, int32, int64 = getattr(torch, problem.dtype), torch.int32, torch.int64
+    empty, current_stream = _empty, _current_stream
+
+    def pairs(x: Tensor) -> tuple[Tensor, Tensor]:
         if _current_device() != index:
             with torch.cuda.device(index):
-                return call(x)
+                return pairs(x)
         values = empty(size, stride, dtype)
         indices = empty(size, stride, int64)
         code = launch(current_stream(index), x.data_ptr(), values.data_ptr(), indices.data_ptr())
@@ -121,53 +117,94 @@ def _bind_kernel(
             _retry(code, symbol, problem, index, launch, (x.data_ptr(), values.data_ptr(), indices.data_ptr()))
         return values, indices
 
-    return call
+    def indices_alone(x: Tensor) -> Tensor:
+        if _current_device() != index:
+            with torch.cuda.device(index):
+                return indices_alone(x)
+        indices = empty(size, stride, int32)
+        code = launch(current_stream(index), x.data_ptr(), 0, indices.data_ptr())
+        if code:
+            _retry(code, symbol, problem, index, launch, (x.data_ptr(), 0, indices.data_ptr()))
+        return indices
+
+    return pairs if problem.answer == "pairs" else indices_alone
 
 
-def _contiguous(size: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor; asking torch takes 10 ms the first time."""
-    return tuple(prod(size[dim + 1 :]) for dim in range(len(size)))
-
-
-def _launch(program: KernelProgram, problem: Problem, device: Device, index: int) -> tuple[Callable[..., int], str]:
-    """The kernel on a device, called with a stream and the addresses of POINTERS for the driver's code; its name."""
-    kernel = program.source.load(device.arch)
+def _launch(program: KernelProgram, problem: Problem, device: Device, index: int) -> tuple[Launch, str]:
+    """A program on a device, and the names of its kernels."""
+    kernels = [source.load(device.arch) for source in program.sources]
+    symbols = ", ".join(dict.fromkeys(kernel.symbol for kernel in kernels))
     if device.type != "cuda":
-        raise BuildError(f"{kernel.symbol} needs a CUDA device, not {device.name}")
+        raise BuildError(f"{symbols} needs a CUDA device, not {device.name}")
+    if (needed := program.scratch_bytes(problem)) > MAX_SCRATCH_BYTES:
+        raise BuildError(f"{symbols} needs {needed} bytes of scratch, more than {MAX_SCRATCH_BYTES}")
+    places, garbage, zeros = _places(program, problem)
     with torch.cuda.device(index):
-        function = _function(kernel, index)
+        functions = [_function(kernel, index) for kernel in kernels]
     launch = _prepare()(
-        function,
-        program.grid,
-        kernel.threads,
-        kernel.shared_bytes,
-        kernel.cluster,
-        kernel.cooperative,
-        kernel.programmatic_launch,
-        tuple(_slot(parameter, problem) for parameter in kernel.parameters),
+        tuple(
+            (
+                function,
+                one.blocks(problem),
+                kernel.threads,
+                kernel.shared_bytes,
+                kernel.cluster,
+                kernel.cooperative,
+                kernel.programmatic_launch,
+                tuple(_slot(parameter, places, problem) for parameter in kernel.parameters),
+            )
+            for function, one, kernel in zip(functions, program.launches, kernels, strict=True)
+        ),
+        len(TENSORS) + bool(garbage) + bool(zeros),
     )
-    return launch, kernel.symbol
+    return (_with_scratch(launch, index, garbage, zeros) if garbage or zeros else launch), symbols
 
 
-def _retry(
-    code: int,
-    symbol: str,
-    problem: Problem,
-    index: int,
-    launch: Callable[..., int],
-    addresses: tuple[int, int, int],
-) -> None:
+def _places(program: KernelProgram, problem: Problem) -> tuple[dict[str, tuple[int, int]], int, int]:
+    """(which of a launch's addresses, bytes behind it) of every tensor by name; bytes of garbage, bytes of zeros."""
+    places = {name: (slot, 0) for slot, name in enumerate(TENSORS)}
+    values, ends = scalars(problem), [0, 0]
+    for zeroed in (False, True):
+        slot = len(TENSORS) + (zeroed and ends[False] > 0)
+        for one in (one for one in program.scratch if one.zeroed == zeroed):
+            if one.name in places:
+                raise BuildError(f"scratch {one.name!r} bears the name of another tensor")
+            places[one.name] = slot, ends[zeroed]
+            ends[zeroed] += -(-one.bytes.of(values) // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
+    return places, ends[False], ends[True]
+
+
+def _with_scratch(launch: Launch, index: int, garbage: int, zeros: int) -> Launch:
+    """The launch with the addresses of so many bytes of each kind of scratch."""
+    empty, uint8 = _empty, torch.uint8
+
+    def launched(stream: int, *addresses: int) -> int:
+        memory = [empty((garbage,), (1,), uint8)] if garbage else []
+        if zeros:
+            memory.append(scratch.zeroed(index, stream, zeros))
+        code = launch(stream, *addresses, *[one.data_ptr() for one in memory])
+        if code and zeros:
+            scratch.drop(index, stream)
+        return code
+
+    return launched
+
+
+def _retry(code: int, symbols: str, problem: Problem, index: int, launch: Launch, addresses: Sequence[int]) -> None:
     if code == driver.INVALID_CONTEXT:  # this thread's first use of the device
         torch.cuda.set_device(index)
         code = launch(_current_stream(index), *addresses)
     if code:
-        raise LaunchError(f"launching {symbol} for {problem} failed: {driver.error_name(code)}")
+        raise LaunchError(f"launching {symbols} for {problem} failed: {driver.error_name(code)}")
 
 
-def _slot(parameter: Parameter, problem: Problem) -> tuple[int, int]:
-    if parameter.name in POINTERS:
-        return POINTERS.index(parameter.name), 0
-    return -1, scalars(problem)[parameter.name]
+def _slot(parameter: Parameter, places: dict[str, tuple[int, int]], problem: Problem) -> tuple[int, int]:
+    """(which address, what is added to it); -1 and the value of a number."""
+    if parameter.name in places:
+        return places[parameter.name]
+    if (value := scalars(problem).get(parameter.name)) is None:
+        raise BuildError(f"no launch provides the parameter {parameter.name!r}")
+    return -1, value
 
 
 _functions: dict[tuple[bytes, str, int], int] = {}
@@ -182,11 +219,11 @@ def _function(kernel: Kernel, index: int) -> int:
 
 
 @cache
-def _prepare() -> Callable[..., Callable[..., int]]:
+def _prepare() -> Callable[..., Launch]:
     """The C launcher, else its slower twin."""
     try:
         from autotopk.runtime import _launcher
     except ImportError:
         return driver.prepare
-    prepare: Callable[..., Callable[..., int]] = _launcher.prepare
+    prepare: Callable[..., Launch] = _launcher.prepare
     return prepare

@@ -43,7 +43,7 @@ class Runtime:
     def block(self, candidate: Candidate, device: Device, error: Exception) -> None:
         """Leave a candidate that failed out for the rest of the process, with a warning."""
         self._blocked.add((candidate, device.fingerprint))
-        warnings.warn(f"{candidate} failed and is left out: {error}", AutotopkWarning, stacklevel=4)
+        warnings.warn(f"{candidate} failed and is left out: {error}", AutotopkWarning, stacklevel=5)
 
     def is_blocked(self, strategy: Strategy, config: Config, device: Device) -> bool:
         """Whether `block` was called for it; costs nothing while it never was."""

@@ -10,7 +10,7 @@ from autotopk import registry, settings
 from autotopk.errors import ArtifactError, AutotopkWarning, BuildError
 from autotopk.key import TuningKey
 from autotopk.problem import Problem
-from autotopk.strategy import HostProgram
+from autotopk.program import HostProgram
 from autotopk.tuning_db.records import Winner
 
 
@@ -72,14 +72,16 @@ def is_current(winner: Winner) -> bool | None:
     problem = problem_of(winner)
     program = strategy.program(strategy.parse_config(winner.candidate.config), problem, device)
     try:
-        if program.source_digest(device.arch) == winner.identity.source:
+        if program.source_digest(problem, device.arch) == winner.identity.source:
             return True
         if isinstance(program, HostProgram):
-            return program.identity(device.arch).code == winner.identity.code
-        kernel = program.source.cached(device.arch)
+            return program.identity(problem, device.arch).code == winner.identity.code
+        kernels = [source.cached(device.arch) for source in program.sources]
     except BuildError:  # device files are missing
         return False
-    return None if kernel is None else program.identity_as(kernel.code, device.arch).code == winner.identity.code
+    codes = [kernel.code for kernel in kernels if kernel is not None]
+    known = len(codes) == len(kernels)
+    return program.identity_as(codes, problem, device.arch).code == winner.identity.code if known else None
 
 
 def problem_of(winner: Winner) -> Problem:

@@ -8,7 +8,8 @@ from autotopk.candidate import Candidate
 from autotopk.device import Device
 from autotopk.errors import BuildError, UnknownStrategyError, UnsupportedProblemError
 from autotopk.problem import Problem
-from autotopk.strategy import Config, HostProgram, Program, Strategy
+from autotopk.program import Program
+from autotopk.strategy import Config, Strategy
 
 
 def candidates(problem: Problem, device: Device, strategies: Collection[str] | None = None) -> list[Candidate]:
@@ -78,7 +79,7 @@ def _runnable(configs: Iterable[Config], strategy: Strategy, problem: Problem, d
 
 def _is_cached(program: Program, device: Device) -> bool:
     try:
-        return isinstance(program, HostProgram) or program.source.cache_path(device.arch).exists()
+        return all(source.cache_path(device.arch).exists() for source in program.sources)
     except BuildError:
         return False
 
@@ -87,5 +88,5 @@ def _able(problem: Problem, device: Device, strategies: Collection[str] | None) 
     return [
         strategy
         for strategy in registry.available()
-        if (strategies is None or strategy.name in strategies) and not strategy.reasons_unsupported(problem, device)
+        if (strategies is None or strategy.name in strategies) and not strategy.reasons_unable(problem, device)
     ]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from autotopk.candidate import Candidate
@@ -17,7 +18,7 @@ from autotopk.errors import AutotopkWarning, BuildError, UnknownStrategyError, U
 from autotopk.identity import NOTHING, Identity
 from autotopk.kernel import KernelSource
 from autotopk.problem import Problem
-from autotopk.strategy import HostProgram, KernelProgram
+from autotopk.program import HostProgram, Program
 from autotopk.tuning.candidates import program_of
 from autotopk.tuning.timing import first_line
 from autotopk.tuning.worker import live_with_parent
@@ -50,8 +51,33 @@ class Compiled:
     stats: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass
+class Started:
+    """A candidate whose kernels are being compiled."""
+
+    program: Program
+    problem: Problem
+    arch: int
+    uncompiled: Identity
+    kernels: "list[Future[Compiled]]" = field(default_factory=list)
+    """Launch by launch; of a library one that prepares it."""
+
+    def build(self, kernels: "Sequence[Compiled]") -> Build:
+        """How it ended, from how each of its kernels did."""
+        bad = next((one for one in kernels if one.status != "ok"), None)
+        if bad is not None:
+            return Build(bad.status, bad.error, self.uncompiled, bad.stats)
+        stats = _together([one.stats for one in kernels])
+        if isinstance(self.program, HostProgram):
+            return Build(identity=self.program.identity(self.problem, self.arch), stats=stats)
+        if not all(one.code for one in kernels):
+            return Build(identity=self.uncompiled, stats=stats)
+        codes = [one.code for one in kernels]
+        return Build(identity=self.program.identity_as(codes, self.problem, self.arch), stats=stats)
+
+
 class CompilePool:
-    """The compile pool of one device; kernels are identified by their cache file, and built once."""
+    """The compile pool of one device; each kernel, known by its cache file, and each library is built once."""
 
     def __init__(self, device: Device, *, preload: Sequence[str] = (), processes: int | None = None) -> None:
         """Set up; processes start with the first kernel.
@@ -78,23 +104,27 @@ class CompilePool:
         self, problem: Problem, candidates: Iterable[Candidate], until: float
     ) -> Iterator[tuple[Candidate, Build]]:
         """The candidates as they become ready, those first that are; stops at `until` on the monotonic clock."""
-        pending: dict[Future[Compiled], list[tuple[Candidate, KernelProgram]]] = {}
+        pending: dict[Candidate, Started] = {}
         for candidate in candidates:
             started = self._start(problem, candidate)
             if isinstance(started, Build):
                 yield candidate, started
             else:
-                future, program = started
-                pending.setdefault(future, []).append((candidate, program))
+                pending[candidate] = started
         while pending:
+            waited = {future for started in pending.values() for future in started.kernels if not future.done()}
             left = until - time.monotonic()
-            done, _ = wait(pending, timeout=max(0.0, min(COMPILE_S, left)), return_when=FIRST_COMPLETED)
-            if not done and left <= COMPILE_S:
-                return
-            finished = {future: self._result(future) for future in done} or dict.fromkeys(pending, _TOO_LONG)
-            for future, compiled in finished.items():
-                for candidate, program in pending.pop(future):
-                    yield candidate, self._build(program, compiled)
+            if waited:
+                done, _ = wait(waited, timeout=max(0.0, min(COMPILE_S, left)), return_when=FIRST_COMPLETED)
+                if not done and left <= COMPILE_S:
+                    return
+                if not done:
+                    yield from ((one, started.build([_TOO_LONG])) for one, started in pending.items())
+                    return
+            for candidate, started in list(pending.items()):
+                if all(future.done() for future in started.kernels):
+                    del pending[candidate]
+                    yield candidate, started.build([self._result(future) for future in started.kernels])
 
     def close(self) -> None:
         """Stop compiling at once."""
@@ -105,32 +135,32 @@ class CompilePool:
                 process.terminate()
             self._pool = None
 
-    def _start(self, problem: Problem, candidate: Candidate) -> "tuple[Future[Compiled], KernelProgram] | Build":
+    def _start(self, problem: Problem, candidate: Candidate) -> "Started | Build":
+        arch = self._device.arch
         try:
             program = program_of(candidate, problem, self._device)
-            if isinstance(program, HostProgram):
-                return Build(identity=program.identity(self._device.arch))
-            path = program.source.cache_path(self._device.arch)
+            source = program.source_digest(problem, arch)
+            if isinstance(program, HostProgram) and program.prepare is None:
+                return Build(identity=Identity(source, source))
+            started = Started(program, problem, arch, Identity(source, ""))
+            builds = [(one.cache_path(arch), partial(_compile, one, arch)) for one in program.sources]
         except (UnsupportedProblemError, UnknownStrategyError) as error:
             return Build("unsupported", first_line(error))
         except Exception as error:  # a strategy may be anyone's code: what it raises is its result
             return Build("build_failed", f"{type(error).__name__}: {first_line(error)}")
-        if path not in self._kernels:
-            if self._broken:
-                return self._build(program, Compiled())  # the worker, which is replaced when it dies, compiles it
-            try:
-                self._kernels[path] = self._processes().submit(_compile, program.source, self._device.arch)
-            except BrokenProcessPool as error:
-                return self._build(program, self._give_up(error))
-        return self._kernels[path], program
-
-    def _build(self, program: KernelProgram, compiled: Compiled) -> Build:
-        arch = self._device.arch
-        if compiled.code:
-            identity = program.identity_as(compiled.code, arch)
-        else:
-            identity = Identity(program.source_digest(arch), "")
-        return Build(compiled.status, compiled.error, identity, compiled.stats)
+        if isinstance(program, HostProgram):
+            library = Path(candidate.strategy, repr(program.prepare))
+            builds = [(library, partial(_prepare_library, candidate, problem, self._device))]
+        for path, build in builds:
+            if path not in self._kernels:
+                if self._broken:
+                    return started.build([Compiled()])  # the worker, which is replaced when it dies, compiles it
+                try:
+                    self._kernels[path] = self._processes().submit(build)
+                except BrokenProcessPool as error:
+                    return started.build([self._give_up(error)])
+            started.kernels.append(self._kernels[path])
+        return started
 
     def _processes(self) -> ProcessPoolExecutor:
         if self._pool is None:
@@ -154,6 +184,14 @@ class CompilePool:
         return Compiled()
 
 
+def _together(stats: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Of a program: the seconds of all its kernels, the registers and spills of the largest."""
+    if len(stats) == 1:
+        return stats[0]
+    names = dict.fromkeys(name for one in stats for name in one)
+    return {name: (sum if name == "compile_s" else max)(one.get(name, 0.0) for one in stats) for name in names}
+
+
 _TOO_LONG = Compiled("timeout", f"compiling took longer than {COMPILE_S:g} s")
 
 
@@ -161,6 +199,18 @@ def _prepare_process(preload: Sequence[str]) -> None:
     live_with_parent()
     for module in preload:
         importlib.import_module(module)
+
+
+def _prepare_library(candidate: Candidate, problem: Problem, device: Device) -> Compiled:
+    """In a process of the pool: let a library compile what it keeps on disk."""
+    begun = time.perf_counter()
+    try:
+        program = program_of(candidate, problem, device)
+        if isinstance(program, HostProgram) and program.prepare is not None:
+            program.prepare()
+    except Exception as error:  # anyone's code: what it raises is its result
+        return Compiled("build_failed", f"{type(error).__name__}: {first_line(error)}")
+    return Compiled(stats={"compile_s": round(time.perf_counter() - begun, 3)})
 
 
 def _compile(source: KernelSource, arch: int) -> Compiled:

@@ -126,7 +126,7 @@ class Evaluator:
         rows = max(1, GATE_BYTES // (self.problem.cols * self.problem.itemsize))
         cut = replace(self.problem, rows=min(rows, self.problem.rows))
         strategy, device = registry.get(candidate.strategy), device_of(self._device)
-        able = not strategy.reasons_unsupported(cut, device)
+        able = not strategy.reasons_unable(cut, device)
         valid = able and strategy.valid(strategy.parse_config(candidate.config), cut, device)
         return cut if valid else self.problem
 

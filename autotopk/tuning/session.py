@@ -188,7 +188,8 @@ class Session:
     def _source(self, candidate: Candidate) -> str | None:
         """What the candidate's program is made from today; None where it makes none."""
         try:
-            return program_of(candidate, self.problem, self.context.device).source_digest(self.context.device.arch)
+            program = program_of(candidate, self.problem, self.context.device)
+            return program.source_digest(self.problem, self.context.device.arch)
         except Exception:  # a strategy may be anyone's code: building it again records what it raises
             return None
 
@@ -223,7 +224,8 @@ class Session:
     def _identity(self, candidate: Candidate) -> Identity:
         """Of a program that ran just now."""
         try:
-            return program_of(candidate, self.problem, self.context.device).identity(self.context.device.arch)
+            program = program_of(candidate, self.problem, self.context.device)
+            return program.identity(self.problem, self.context.device.arch)
         except AutotopkError:
             return self._identities[candidate]
 

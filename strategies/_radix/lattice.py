@@ -23,7 +23,7 @@ def knobs(problem: Problem, block_counts: Sequence[int]) -> Mapping[str, Sequenc
         "items": [items for items in ITEMS if items <= most_items(problem)],
         "radix_bits": radix_widths(problem),
         "capacity": _capacities(problem),
-        "vector": sorted({problem.vector, max(1, problem.vector // 2)}),
+        "vector": sorted({problem.layout.vector, max(1, problem.layout.vector // 2)}),
     }
     return values | ({"blocks": block_counts} if max(block_counts) > 1 else {})
 
@@ -34,7 +34,7 @@ def wasteful(config: RadixConfig, problem: Problem) -> bool:
     More registers than the row fills; a sample in less than half of the registers; narrow loads with any but the least
     capacity, since lists are made after the loads, or past a sample.
     """
-    narrow = config.vector < problem.vector
+    narrow = config.vector < problem.layout.vector
     if problem.cols > held(config):
         return narrow or 2 * config.items < most_items(problem)
     fewer = [items for items in ITEMS if items < config.items and items % config.vector == 0]
@@ -47,7 +47,7 @@ def _threads(problem: Problem, blocks: int) -> Sequence[int]:
     if blocks > 1:
         return THREADS[-2:]
     cols = power_of_two(problem.cols)
-    most, least = max(THREADS[0], 2 * cols // problem.vector), min(THREADS[-2], cols // most_items(problem))
+    most, least = max(THREADS[0], 2 * cols // problem.layout.vector), min(THREADS[-2], cols // most_items(problem))
     return [threads for threads in THREADS if least <= threads <= most]
 
 

@@ -38,7 +38,7 @@ def layouts(problem: Problem, blocks: int, vector: int, slack: int) -> Iterator[
 
 def usual_items(problem: Problem, threads: int) -> int:
     """Elements of a thread to begin with, where so many threads read a row: no more than spill no registers."""
-    items = max(problem.vector, power_of_two(-(-problem.cols // threads)))
+    items = max(problem.layout.vector, power_of_two(-(-problem.cols // threads)))
     spared = most_items(problem) // 2
     return items if items <= spared or (items == 2 * spared and problem.itemsize < 8) else spared
 

@@ -11,11 +11,12 @@ from autotopk.device import Device
 from autotopk.errors import UnsupportedProblemError
 from autotopk.kernel import kernel_symbol
 from autotopk.problem import FLOAT_INF, Problem, power_of_two
+from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._radix.config import RadixConfig
 from autotopk.strategies._radix.lattice import knobs, wasteful
 from autotopk.strategies._radix.limits import fits, held, reasons_too_large
 from autotopk.strategies._radix.shortlists import usual_capacity
-from autotopk.strategy import KernelProgram, Strategy
+from autotopk.strategy import Strategy
 
 MASKED = 8192  # equally fast at 4,000 for 256 columns, 16,000 for 4,096 (docs/radix.md)
 """k times elements that masked_argmax goes through in the least time of radix selection."""
@@ -25,7 +26,6 @@ class RadixStrategy(Strategy):
     """A family of kernels that narrow a row to its best by radix selection."""
 
     preference: ClassVar[int] = 15
-    indices_alone = True
 
     @abstractmethod
     def roomiest(self, problem: Problem, device: Device) -> Any:
@@ -85,7 +85,7 @@ class RadixStrategy(Strategy):
 
     def program(self, config: Any, problem: Problem, device: Device) -> KernelProgram:
         """One block, or one cluster of them, for every row."""
-        return KernelProgram(source(config, problem), grid=(problem.rows * config.blocks_per_row, 1, 1))
+        return KernelProgram.of(source(config, problem), Extent(config.blocks_per_row, (("rows", 1),)))
 
 
 def source(config: RadixConfig, problem: Problem) -> TileLangSource:
@@ -101,11 +101,11 @@ def source(config: RadixConfig, problem: Problem) -> TileLangSource:
             ("threads", config.threads),
             ("blocks", config.blocks_per_row),
             ("radix_bits", config.radix_bits),
-            ("vector", min(config.vector, problem.vector)),
+            ("vector", min(config.vector, problem.layout.vector)),
             ("items", config.items),
             ("streams", problem.cols > held(config)),
             ("capacity", config.capacity),
-            ("indices_only", problem.indices_only),
+            ("indices_only", problem.answer == "indices"),
         ),
         symbol=kernel_symbol(family, problem, sorted=config.capacity > 0),
         code_dependencies=("autotopk.strategies._collectives",),

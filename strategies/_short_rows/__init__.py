@@ -4,7 +4,6 @@ This file is host code and imports no compiler. Every other file of the folder i
 Triton and other device code of the folder. The kernels are `masking.masked_argmax_rows` and `lanes.lane_merge_rows`.
 """
 
-from autotopk.device import Device
 from autotopk.kernel import distribution_version
 from autotopk.problem import Problem
 
@@ -17,11 +16,9 @@ MERGED_K = 64
 """Largest k that is merged."""
 
 
-def reasons_unlaunchable(problem: Problem, device: Device) -> list[str]:
-    """Why none of the kernels can be launched for a problem on a device."""
+def reasons_unlaunchable(problem: Problem) -> list[str]:
+    """Why none of the kernels can be launched for a problem."""
     reasons = []
-    if device.type != "cuda" or device.arch < 80:
-        reasons.append(f"needs a CUDA device of compute capability 8.0, not {device.name}")
     if problem.rows >= 1 << 31:
         reasons.append(f"{problem.rows} rows are more than 32 bits count")
     if distribution_version("triton") == "absent":
@@ -34,7 +31,7 @@ def reasons_unmerged(problem: Problem) -> list[str]:
     reasons = []
     if problem.dtype not in MERGED_DTYPES:
         reasons.append(f"{problem.dtype} is not one of {', '.join(MERGED_DTYPES)}")
-    longest = MERGED_COLS_SIDE_BY_SIDE if problem.side_by_side else MERGED_COLS
+    longest = MERGED_COLS_SIDE_BY_SIDE if problem.layout.side_by_side else MERGED_COLS
     if problem.cols > longest:
         reasons.append(f"rows of {problem.cols} are longer than {longest}")
     if problem.k > MERGED_K:

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autotopk.device import Device
-from autotopk.problem import Problem
+from autotopk.problem import ANSWERS, Problem
 from autotopk.strategies._radix.config import THREADS, RadixConfig
 from autotopk.strategies._radix.limits import most_items
 from autotopk.strategies._radix.shortlists import capacities, digit_widths, layouts, suits_cluster, usual_items
 from autotopk.strategies._radix.strategy import RadixStrategy
 from autotopk.strategies._short_rows import reasons_unmerged
+from autotopk.strategy import Features
 
 MAX_LONE_BYTES = 2 << 20  # torch.topk and a block: 1 MiB 71.5 and 53.1 us, 2 MiB 96 and 104 (docs/radix.md)
 """Longest row that one block reads before torch.topk, which spreads a row over the device, is done."""
@@ -30,16 +31,11 @@ class BlockRadix(RadixStrategy):
 
     name = "block_radix"
     config_type = BlockRadixConfig
+    features = Features(answers=frozenset(ANSWERS), device_types=frozenset({"cuda"}), capability=(8, 0))
 
     def roomiest(self, problem: Problem, device: Device) -> BlockRadixConfig:
         """See RadixStrategy."""
-        return BlockRadixConfig(THREADS[-1], most_items(problem), 8, 0, problem.vector)
-
-    def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
-        """Needs a GPU of compute capability 8.0, and shared memory for a sorted k."""
-        if device.type != "cuda" or device.arch < 80:
-            return [f"needs a CUDA device of compute capability 8.0, not {device.name}"]
-        return super().reasons_unsupported(problem, device)
+        return BlockRadixConfig(THREADS[-1], most_items(problem), 8, 0, problem.layout.vector)
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[BlockRadixConfig]:
         """Whole rows in registers with up to twice as many, else samples; narrower loads were never faster.
@@ -49,8 +45,8 @@ class BlockRadix(RadixStrategy):
         if not reasons_unmerged(problem) and problem.cols <= 512 and problem.k <= 32:
             return [self.usual(problem, device)]
         shapes = [
-            BlockRadixConfig(threads, items, bits, 0, problem.vector)
-            for threads, items in [*layouts(problem, 1, problem.vector, slack=2), *_samples(problem, device)]
+            BlockRadixConfig(threads, items, bits, 0, problem.layout.vector)
+            for threads, items in [*layouts(problem, 1, problem.layout.vector, slack=2), *_samples(problem, device)]
             for bits in digit_widths(problem)
         ]
         found = [replace(one, capacity=size) for one in shapes for size in capacities(one, problem, device)]
@@ -65,7 +61,7 @@ class BlockRadix(RadixStrategy):
         """Eight elements a thread, as far as there are threads."""
         threads = next((count for count in THREADS if problem.cols <= 8 * count), THREADS[-1])
         bits = digit_widths(problem)[0]
-        return BlockRadixConfig(threads, usual_items(problem, threads), bits, 0, problem.vector)
+        return BlockRadixConfig(threads, usual_items(problem, threads), bits, 0, problem.layout.vector)
 
 
 def _samples(problem: Problem, device: Device) -> list[tuple[int, int]]:

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from autotopk.device import Device
-from autotopk.problem import Problem
+from autotopk.problem import ANSWERS, Problem
 from autotopk.strategies._radix.config import KNOBS, THREADS, RadixConfig
 from autotopk.strategies._radix.limits import most_blocks, most_items
 from autotopk.strategies._radix.shortlists import capacities, digit_widths, layouts, suits_cluster, usual_items
 from autotopk.strategies._radix.strategy import RadixStrategy
+from autotopk.strategy import Features
 
 MIN_COLS = 4096  # one row of 16,384: a block 5.8 us, a cluster 6.9; of 32,768: 7.1 and 6.7 (docs/radix.md)
 """Shorter rows are done before blocks have met."""
@@ -32,16 +33,15 @@ class ClusterRadix(RadixStrategy):
 
     name = "cluster_radix"
     config_type = ClusterRadixConfig
+    features = Features(answers=frozenset(ANSWERS), device_types=frozenset({"cuda"}), capability=(9, 0))
 
     def roomiest(self, problem: Problem, device: Device) -> ClusterRadixConfig:
         """See RadixStrategy."""
         blocks = max(2, _most_blocks(problem, device))
-        return ClusterRadixConfig(THREADS[-1], most_items(problem), 8, 0, problem.vector, blocks)
+        return ClusterRadixConfig(THREADS[-1], most_items(problem), 8, 0, problem.layout.vector, blocks)
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
-        """Needs a GPU of compute capability 9.0, rows worth sharing, and shared memory for a sorted k."""
-        if device.type != "cuda" or device.arch < 90:
-            return [f"needs a CUDA device of compute capability 9.0, not {device.name}"]
+        """Needs rows worth sharing, and shared memory for a sorted k."""
         reasons = super().reasons_unsupported(problem, device)
         if problem.cols < MIN_COLS:
             reasons.append(f"rows of {problem.cols} are shorter than {MIN_COLS}")
@@ -52,7 +52,7 @@ class ClusterRadix(RadixStrategy):
     def shortlist(self, problem: Problem, device: Device) -> Sequence[ClusterRadixConfig]:
         """Whole rows in registers, else samples over as many blocks as the device has room for."""
         shapes = [
-            ClusterRadixConfig(threads, items, bits, 0, problem.vector, blocks)
+            ClusterRadixConfig(threads, items, bits, 0, problem.layout.vector, blocks)
             for blocks, threads, items in _layouts(problem, device)
             for bits in digit_widths(problem)
         ]
@@ -74,7 +74,7 @@ class ClusterRadix(RadixStrategy):
         sizes = [blocks for blocks in _sizes(problem, device) if blocks <= max(2, room)]
         blocks = next((count for count in sizes if problem.cols <= count * half), sizes[-1])
         items, bits = usual_items(problem, blocks * THREADS[-1]), digit_widths(problem)[-1]
-        return ClusterRadixConfig(THREADS[-1], items, bits, 0, problem.vector, blocks)
+        return ClusterRadixConfig(THREADS[-1], items, bits, 0, problem.layout.vector, blocks)
 
 
 def _most_blocks(problem: Problem, device: Device) -> int:
@@ -92,7 +92,7 @@ def _layouts(problem: Problem, device: Device) -> Iterator[tuple[int, int, int]]
     """(blocks, threads, items): of samples only those that no larger cluster beats by holding more at once."""
     sizes, most = _sizes(problem, device), most_items(problem)
     for blocks in sizes:
-        yield from ((blocks, *layout) for layout in layouts(problem, blocks, problem.vector, slack=2))
+        yield from ((blocks, *layout) for layout in layouts(problem, blocks, problem.layout.vector, slack=2))
         crowded = blocks == sizes[-1] or 2 * blocks * problem.rows > device.processors
         if crowded and problem.cols > blocks * THREADS[-1] * most:
             yield from ((blocks, threads, items) for threads in THREADS[-2:] for items in (most // 2, most))

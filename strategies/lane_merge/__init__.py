@@ -10,8 +10,9 @@ from autotopk.compilers.triton import TritonSource
 from autotopk.device import Device
 from autotopk.kernel import kernel_symbol
 from autotopk.problem import VECTOR_BYTES, Problem, power_of_two
-from autotopk.strategies._short_rows import reasons_unlaunchable, reasons_unmerged
-from autotopk.strategy import KernelProgram, Strategy
+from autotopk.program import Extent, KernelProgram
+from autotopk.strategies._short_rows import MERGED_DTYPES, reasons_unlaunchable, reasons_unmerged
+from autotopk.strategy import Features, Strategy
 
 MAX_SHARE = 64
 """Most elements of a lane; their loads are all in flight at once."""
@@ -46,15 +47,17 @@ class LaneMerge(Strategy):
     name = "lane_merge"
     config_type = LaneMergeConfig
     preference: ClassVar[int] = 20
-    embeddable = True
-    side_by_side = True
+    features = Features(
+        dtypes=frozenset(MERGED_DTYPES),
+        side_by_side=True,
+        device_types=frozenset({"cuda"}),
+        capability=(8, 0),
+        embeddable=True,
+    )
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
-        """Needs a GPU of compute capability 8.0, floats of at most 32 bits, short rows and a small k."""
-        reasons = reasons_unlaunchable(problem, device) + reasons_unmerged(problem)
-        if problem.indices_only:
-            reasons.append("writes values too")
-        return reasons
+        """Needs short rows and a small k."""
+        return reasons_unlaunchable(problem) + reasons_unmerged(problem)
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
         """What was ever best, or within 3 % of it, in an exhaustive sweep: docs/small_rows.md."""
@@ -119,8 +122,8 @@ class LaneMerge(Strategy):
                 ("LARGEST", problem.largest),
                 ("PAIRS", pairs),
                 ("RAGGED", ragged),
-                ("SIDE_BY_SIDE", problem.side_by_side),
-                ("SMALL", max(problem.extent, problem.rows * problem.k) < 1 << 31),
+                ("SIDE_BY_SIDE", problem.layout.side_by_side),
+                ("SMALL", max(problem.layout.extent(problem.rows, problem.cols), problem.rows * problem.k) < 1 << 31),
                 ("TOGETHER", power_of_two(problem.cols) <= SPARED * config.lanes),
                 ("BLOCK_COLS", power_of_two(problem.cols)),
                 ("BLOCK_K", power_of_two(problem.k)),
@@ -135,7 +138,7 @@ class LaneMerge(Strategy):
             warps=config.warps,
             symbol=kernel_symbol(self.name, problem, sorted=True),
         )
-        return KernelProgram(source, grid=(-(-problem.rows // rows), 1, 1))
+        return KernelProgram.of(source, Extent(per=(("rows", rows),)))
 
 
 def least_depth(config: LaneMergeConfig, problem: Problem) -> float:
@@ -150,12 +153,12 @@ def is_ragged(lanes: int, problem: Problem) -> bool:
     """Whether rows are read in aligned vectors although they do not begin at one: worth it for two of them a lane."""
     widest = VECTOR_BYTES // problem.itemsize
     wide = problem.cols >= 2 * lanes * widest
-    return problem.aligned and not problem.side_by_side and problem.vector < widest and wide
+    return problem.layout.aligned and not problem.layout.side_by_side and problem.layout.vector < widest and wide
 
 
 def vector(lanes: int, problem: Problem) -> int:
     """Elements of a load."""
-    return VECTOR_BYTES // problem.itemsize if is_ragged(lanes, problem) else problem.vector
+    return VECTOR_BYTES // problem.itemsize if is_ragged(lanes, problem) else problem.layout.vector
 
 
 def share(lanes: int, problem: Problem) -> int:
@@ -181,7 +184,7 @@ def _depths(lanes: int, problem: Problem, *, tree: bool, least: int) -> list[int
 
 def _lane_counts(problem: Problem, device: Device) -> list[int]:
     """Of one row, the likeliest first: few rows are spread thin, of many a lane takes 8 to 64 elements."""
-    if problem.side_by_side:  # lanes of one warp read adjacent rows
+    if problem.layout.side_by_side:  # lanes of one warp read adjacent rows
         return [min(8, power_of_two(-(-problem.cols // 16)))]
     few = problem.rows <= FEW * device.processors
     if problem.cols >= (64 if few else 512):

@@ -9,8 +9,9 @@ from autotopk.compilers.triton import TritonSource
 from autotopk.device import Device
 from autotopk.kernel import kernel_symbol
 from autotopk.problem import FLOAT_INF, Problem, power_of_two
+from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._short_rows import reasons_unlaunchable, reasons_unmerged
-from autotopk.strategy import KernelProgram, Strategy
+from autotopk.strategy import Features, Strategy
 
 MAX_COLS = 8192
 MAX_K = 128
@@ -33,11 +34,11 @@ class MaskedArgmax(Strategy):
     name = "masked_argmax"
     config_type = MaskedArgmaxConfig
     preference: ClassVar[int] = 10
-    embeddable = True
+    features = Features(device_types=frozenset({"cuda"}), capability=(8, 0), embeddable=True)
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
-        """Needs a GPU of compute capability 8.0, short rows and a small k."""
-        reasons = reasons_unlaunchable(problem, device)
+        """Needs short rows and a small k."""
+        reasons = reasons_unlaunchable(problem)
         if problem.cols > MAX_COLS:
             reasons.append(f"rows of {problem.cols} are longer than {MAX_COLS}")
         if problem.k > MAX_K:
@@ -107,16 +108,16 @@ class MaskedArgmax(Strategy):
                 ("LARGEST", problem.largest),
             ),
             divisors=(
-                ("x", problem.vector * problem.itemsize),
+                ("x", problem.layout.vector * problem.itemsize),
                 ("values", 16),
                 ("indices", 16),
-                ("cols", problem.vector),
-                ("row_stride", problem.vector),
+                ("cols", problem.layout.vector),
+                ("row_stride", problem.layout.vector),
             ),
             warps=config.warps,
             symbol=kernel_symbol(self.name, problem, sorted=True),
         )
-        return KernelProgram(source, grid=(-(-problem.rows // config.rows_per_program), 1, 1))
+        return KernelProgram.of(source, Extent(per=(("rows", config.rows_per_program),)))
 
 
 def _fewest_warps(problem: Problem) -> MaskedArgmaxConfig:

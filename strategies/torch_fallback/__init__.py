@@ -10,8 +10,9 @@ from torch import Tensor
 from autotopk.candidate import Knob
 from autotopk.device import Device
 from autotopk.problem import Problem
+from autotopk.program import HostProgram
 from autotopk.strategies.torch_fallback.chunked import chunked_topk, sort_topk, torch_topk
-from autotopk.strategy import HostProgram, Strategy
+from autotopk.strategy import Features, Strategy
 
 CHUNKS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 """Chunk sizes of the two-level method, in elements."""
@@ -38,7 +39,7 @@ class TorchFallback(Strategy):
     name = "torch_fallback"
     config_type = TorchConfig
     preference: ClassVar[int] = -1000
-    embeddable = True
+    features = Features(embeddable=True)
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Never unsupported."""

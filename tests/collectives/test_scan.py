@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from autotopk.compilers.tilelang import CudaSource, TileLangSource
+from autotopk.compilers.cuda import CudaText
+from autotopk.compilers.tilelang import TileLangSource
 from tests.emulator.emulator import Emulator, EmulatorError
 
 pytestmark = [pytest.mark.requires("g++"), pytest.mark.tilelang]
@@ -19,7 +20,7 @@ ORDERS = [(0, 0), (1, 1), (2, 20)]
 FAULTS = r"race on shared|nobody wrote|may exit|after that block exited|before any"
 
 
-def generate(threads: int, blocks: int) -> CudaSource:
+def generate(threads: int, blocks: int) -> CudaText:
     constants = (("threads", threads), ("blocks", blocks))
     return TileLangSource("tests.collectives.kernels:scan_counts", constants).generate(90)
 

@@ -13,7 +13,7 @@ from autotopk.device import H100
 from autotopk.errors import BuildError
 from autotopk.kernel import Kernel, KernelSource, Parameter
 from autotopk.problem import Problem
-from autotopk.strategy import KernelProgram
+from autotopk.program import KernelProgram
 
 KERNEL = Kernel(
     cubin=b"\x7fELF\n\x00\xff",
@@ -120,7 +120,7 @@ from autotopk import registry
 from autotopk.device import H100
 from autotopk.problem import Problem
 strategy, problem = registry.get("masked_argmax"), Problem.contiguous(64, 128, 5)
-source = strategy.program(strategy.heuristic(problem, H100), problem, H100).source
+source = strategy.program(strategy.heuristic(problem, H100), problem, H100).sources[0]
 kernel = source.load(90)
 print(kernel.symbol, "triton" in sys.modules, source.cache_path(90))
 """
@@ -144,7 +144,7 @@ def test_what_cannot_be_compiled_is_a_build_error() -> None:
     strategy, problem = registry.get("masked_argmax"), Problem.contiguous(64, 128, 5)
     program = strategy.program(strategy.shortlist(problem, H100)[0], problem, H100)
     assert isinstance(program, KernelProgram)
-    assert isinstance(program.source, TritonSource)
-    broken = dict(program.source.constants) | {"BLOCK_COLS": 100}  # no power of two
+    assert isinstance(program.sources[0], TritonSource)
+    broken = dict(program.sources[0].constants) | {"BLOCK_COLS": 100}  # no power of two
     with pytest.raises(BuildError, match=r"(?s)masked_argmax_rows for sm_90: .*power of 2"):
-        replace(program.source, constants=tuple(broken.items())).compile(90)
+        replace(program.sources[0], constants=tuple(broken.items())).compile(90)

@@ -9,7 +9,7 @@ from autotopk import registry
 from autotopk.compilers.triton import TritonSource
 from autotopk.device import H100
 from autotopk.problem import Problem
-from autotopk.strategy import KernelProgram
+from autotopk.program import KernelProgram
 
 pytestmark = pytest.mark.compile
 
@@ -29,10 +29,10 @@ def sources() -> list[pytest.param]:  # type: ignore[valid-type]
     found = []
     for strategy in registry.available():
         for problem in (Problem.contiguous(4096, 256, 4), Problem.contiguous(100, 1001, 8, "float16", largest=False)):
-            if strategy.embeddable and not strategy.reasons_unsupported(problem, H100):
+            if strategy.features.embeddable and not strategy.reasons_unable(problem, H100):
                 program = strategy.program(strategy.shortlist(problem, H100)[0], problem, H100)
-                if isinstance(program, KernelProgram) and isinstance(program.source, TritonSource):
-                    found.append(pytest.param(program.source, id=f"{strategy.name}-{problem}"))
+                if isinstance(program, KernelProgram) and isinstance(program.sources[0], TritonSource):
+                    found.append(pytest.param(program.sources[0], id=f"{strategy.name}-{problem}"))
     return found
 
 

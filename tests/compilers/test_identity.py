@@ -17,7 +17,7 @@ from autotopk.device import H100
 from autotopk.identity import python_digest
 from autotopk.kernel import Kernel, Parameter
 from autotopk.problem import Problem
-from autotopk.strategy import HostProgram, KernelProgram
+from autotopk.program import Extent, HostProgram, KernelProgram
 from tests.compilers.test_cache import KERNEL, CountingSource
 
 SOURCE = '''
@@ -84,10 +84,11 @@ def test_how_a_kernel_is_launched_is_part_of_its_code() -> None:
 
 def test_the_grid_is_part_of_what_was_measured(tmp_path: Path) -> None:
     source = CountingSource(tmp_path / "log")
-    one, other = (KernelProgram(source, (blocks, 1, 1)).identity(90) for blocks in (1, 2))
+    problem = Problem.contiguous(5, 8, 2)
+    one, other = (KernelProgram.of(source, Extent(blocks)).identity(problem, 90) for blocks in (1, 2))
     assert one.source != other.source
     assert one.code != other.code
-    assert KernelProgram(source, (1, 1, 1)).identity(90) == one
+    assert KernelProgram.of(source, Extent(per=(("rows", 5),))).identity(problem, 90) == one
     assert source.compilations == 1
 
 
@@ -112,15 +113,15 @@ def test_operators_are_known_by_their_file() -> None:
         method: fallback.program(fallback.config_type(method, chunk), problem, H100)
         for method, chunk in (("topk", 0), ("sort", 0), ("chunked", 512))
     }
-    codes = {method: program.identity(0).code for method, program in programs.items()}
+    codes = {method: program.identity(problem, 0).code for method, program in programs.items()}
     assert codes["sort"] == codes["chunked"] != codes["topk"]
 
     def here(x: Tensor) -> tuple[Tensor, Tensor]:
         return x, x
 
-    assert HostProgram(here).identity(0) == HostProgram(partial(here)).identity(0)
-    assert HostProgram(here).identity(0).code == python_digest(Path(__file__))
-    assert HostProgram(torch.sort).identity(0).code != codes["topk"]
+    assert HostProgram(here).identity(problem, 0) == HostProgram(partial(here)).identity(problem, 0)
+    assert HostProgram(here).identity(problem, 0).code == python_digest(Path(__file__))
+    assert HostProgram(torch.sort).identity(problem, 0).code != codes["topk"]
 
 
 def masking(**changes: Any) -> str:
@@ -128,8 +129,8 @@ def masking(**changes: Any) -> str:
     strategy, problem = registry.get("masked_argmax"), Problem.contiguous(64, 128, 5)
     program = strategy.program(strategy.shortlist(problem, H100)[0], problem, H100)
     assert isinstance(program, KernelProgram)
-    assert isinstance(program.source, TritonSource)
-    return replace(program.source, **changes).cache_key()
+    assert isinstance(program.sources[0], TritonSource)
+    return replace(program.sources[0], **changes).cache_key()
 
 
 def test_cached_kernels_are_named_for_their_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

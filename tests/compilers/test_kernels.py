@@ -11,11 +11,13 @@ import pytest
 from autotopk import registry
 from autotopk.compilers.triton import TritonSource
 from autotopk.device import H100, Device
-from autotopk.kernel import POINTERS, Kernel, KernelSource, scalars
-from autotopk.problem import Problem
+from autotopk.kernel import Kernel, KernelSource, scalars
+from autotopk.problem import MemoryLayout, Problem
+from autotopk.program import KernelProgram
+from autotopk.runtime.launch import TENSORS
 from autotopk.strategies._radix.limits import shared_bytes
 from autotopk.strategies._radix.strategy import RadixStrategy, source
-from autotopk.strategy import Config, KernelProgram, Strategy
+from autotopk.strategy import Config, Strategy
 from tests.contract.cases import sample
 
 pytestmark = pytest.mark.compile
@@ -36,7 +38,7 @@ PROBLEMS = [
     Problem.contiguous(8192, 512, 10, "float16"),
     Problem.contiguous(64, 2048, 32),
     Problem.contiguous(20_000, 1001, 32, "bfloat16", largest=False),
-    Problem(4096, 64, 8, "float32", "cuda", row_stride=64 * 16, col_stride=16, inner=16),
+    Problem(4096, 64, 8, "float32", device_type="cuda", layout=MemoryLayout(64 * 16, col_stride=16, inner=16)),
 ]
 """The ends of what kernels for short rows serve, and every width of element."""
 
@@ -69,13 +71,13 @@ def programs(strategy: Strategy, device: Device, count: int) -> Iterator[tuple[P
     """A spread over the spaces of all problems, every source once."""
     seen: set[KernelSource] = set()
     for problem in PROBLEMS:
-        if strategy.reasons_unsupported(problem, device):
+        if strategy.reasons_unable(problem, device):
             continue
         for config in sample(strategy, problem, device, count):
             program = strategy.program(config, problem, device)
-            if isinstance(program, KernelProgram) and program.source not in seen:
-                seen.add(program.source)
-                yield problem, config, program.source
+            if isinstance(program, KernelProgram) and program.sources[0] not in seen:
+                seen.add(program.sources[0])
+                yield problem, config, program.sources[0]
 
 
 TRITON = [strategy for strategy in registry.available() if not isinstance(strategy, RadixStrategy)]
@@ -100,7 +102,7 @@ def check(kernel: Kernel, problem: Problem, device: Device) -> None:
     assert kernel.shared_bytes <= device.shared_bytes
     assert 32 <= kernel.threads <= 1024
     assert kernel.cubin.startswith(b"\x7fELF")
-    known = {*POINTERS, *scalars(problem)}
+    known = {*TENSORS, *scalars(problem)}
     assert {parameter.name for parameter in kernel.parameters} <= known
     assert Kernel.from_bytes(kernel.to_bytes()) == kernel
 
@@ -121,9 +123,9 @@ def test_a_kernel_is_named_for_what_it_does(name: str, problem: Problem, symbol:
     strategy = registry.get(name)
     program = strategy.program(strategy.shortlist(problem, H100)[0], problem, H100)
     assert isinstance(program, KernelProgram)
-    assert isinstance(program.source, TritonSource)
-    assert replace(program.source, symbol="").compile(90).symbol == f"{name}_rows"
-    kernel = program.source.compile(90)
+    assert isinstance(program.sources[0], TritonSource)
+    assert replace(program.sources[0], symbol="").compile(90).symbol == f"{name}_rows"
+    kernel = program.sources[0].compile(90)
     assert kernel.symbol == symbol
     assert symbol.encode() in kernel.cubin
 
@@ -151,7 +153,7 @@ def test_masked_argmax_loads_are_as_wide_as_rows_are_aligned(cols: int, dtype: s
     problem = Problem.contiguous(1000, cols, 4, dtype)
     program = strategy.program(strategy.config_type(rows_per_program=1, warps=1), problem, H100)
     assert isinstance(program, KernelProgram)
-    assert widest_load(program.source.compile(90), tmp_path) == bits
+    assert widest_load(program.sources[0].compile(90), tmp_path) == bits
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -161,7 +163,7 @@ def test_lane_merge_loads_16_bytes_whatever_the_length(cols: int, dtype: str, tm
     problem = Problem.contiguous(1000, cols, 4, dtype)
     program = strategy.program(strategy.config_type(lanes=32, warps=1, depth=8, tree=False), problem, H100)
     assert isinstance(program, KernelProgram)
-    assert widest_load(program.source.compile(90), tmp_path) == 128
+    assert widest_load(program.sources[0].compile(90), tmp_path) == 128
 
 
 @pytest.mark.requires("nvcc", "g++")
@@ -177,7 +179,7 @@ def test_lane_merge_loads_16_bytes_whatever_the_length(cols: int, dtype: str, tm
 def test_radix_kernels_compile_within_limits(name: str, device: Device, problem: Problem, tmp_path: Path) -> None:
     strategy = registry.get(name)
     assert isinstance(strategy, RadixStrategy)
-    assert not strategy.reasons_unsupported(problem, device)
+    assert not strategy.reasons_unable(problem, device)
     config = strategy.usual(problem, device)
     kernel = source(config, problem).compile(device.arch)
     check(kernel, problem, device)
@@ -187,7 +189,7 @@ def test_radix_kernels_compile_within_limits(name: str, device: Device, problem:
     assert (kernel.threads, kernel.cluster) == (config.threads, config.blocks_per_row)
     foreseen = shared_bytes(config, config.capacity, problem)
     assert kernel.shared_bytes <= foreseen < kernel.shared_bytes + 8192
-    assert widest_load(kernel, tmp_path) == max(32, 8 * problem.itemsize * problem.vector)
+    assert widest_load(kernel, tmp_path) == max(32, 8 * problem.itemsize * problem.layout.vector)
 
 
 def test_runtime_numbers_do_not_recompile() -> None:
@@ -199,7 +201,7 @@ def test_runtime_numbers_do_not_recompile() -> None:
             problem = Problem.contiguous(rows, 256, k)
             program = strategy.program(strategy.config_type(rows_per_program=1, warps=1), problem, H100)
             assert isinstance(program, KernelProgram)
-            identities.add(program.source.cache_key())
+            identities.add(program.sources[0].cache_key())
     assert len(identities) == 1
 
 
@@ -211,7 +213,7 @@ def test_lengths_that_need_as_many_loads_share_a_kernel_of_lane_merge() -> None:
             problem = Problem.contiguous(rows, cols, 5)
             program = strategy.program(strategy.config_type(lanes=32, warps=1, depth=8, tree=False), problem, H100)
             assert isinstance(program, KernelProgram)
-            identities.add(program.source.cache_key())
+            identities.add(program.sources[0].cache_key())
     assert len(identities) == 1
 
 

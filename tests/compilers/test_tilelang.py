@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from autotopk.compilers import nvcc
+from autotopk.compilers.cuda import CudaText
 from autotopk.compilers.device_code import device_digest
-from autotopk.compilers.tilelang import CudaSource, TileLangSource, reasons_unbuildable
+from autotopk.compilers.tilelang import TileLangSource, reasons_unbuildable
 from autotopk.errors import BuildError
 from autotopk.files import write_atomically
 from autotopk.kernel import Kernel
@@ -74,7 +75,7 @@ def test_parameters_stand_as_in_the_generated_source(source: TileLangSource) -> 
 @pytest.mark.compile
 @pytest.mark.tilelang
 def test_launch_shape_is_the_kernels() -> None:
-    def shape(source: CudaSource) -> tuple[int, int, int, bool]:
+    def shape(source: CudaText) -> tuple[int, int, int, bool]:
         return source.threads, source.cluster, source.shared_bytes, source.programmatic_launch
 
     assert shape(ADD.generate(80)) == (128, 1, 0, False)

@@ -16,7 +16,7 @@ from autotopk.device import Device
 from autotopk.oracle import inputs
 from autotopk.oracle.reference import problems_with
 from autotopk.problem import DTYPE_BYTES, Problem
-from autotopk.runtime.layout import Layout
+from autotopk.runtime.views import View
 from autotopk.strategy import Config, Strategy
 
 LAYOUTS = ("contiguous", "padded", "aligned", "sliding", "repeated")
@@ -83,7 +83,7 @@ class Case:
 
     def problem(self, x: Tensor, device_type: str) -> Problem:
         """The problem that dispatch would make of the input."""
-        layout = Layout.of(x, self.k, -1, self.largest, self.sorted)
+        layout = View.of(x, self.k, -1, self.largest, self.sorted)
         assert layout is not None
         assert not layout.copied
         return replace(layout.problem, device_type=device_type)
@@ -120,12 +120,12 @@ class Beside:
         moved = x.view(*batch, cols).movedim(-1, self.dim)
         return moved.repeat_interleave(self.step, 0).contiguous()[:: self.step]
 
-    def way(self, x: Tensor) -> Layout:
+    def way(self, x: Tensor) -> View:
         """How a kernel sees it."""
-        rows = Layout.of(x, self.k, self.dim, self.largest, True)
+        rows = View.of(x, self.k, self.dim, self.largest, True)
         assert rows is not None
         way = next(rows.ways(x))
-        assert way.problem.side_by_side
+        assert way.problem.layout.side_by_side
         return way
 
     def problems_with(self, x: Tensor, values: Tensor, indices: Tensor) -> list[str]:
@@ -177,7 +177,7 @@ def questions(cases: Iterable[Case], device: Device) -> list[ParameterSet]:
         pytest.param(strategy.name, case, id=f"{strategy.name}-{case}")
         for case in cases
         for strategy in registry.available()
-        if not strategy.reasons_unsupported(case.problem(case.place("cpu"), device.type), device)
+        if not strategy.reasons_unable(case.problem(case.place("cpu"), device.type), device)
     ]
 
 

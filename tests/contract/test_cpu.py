@@ -38,5 +38,5 @@ def test_answers_right(name: str, case: Case) -> None:
 def test_answers_right_whatever_is_asked(name: str, data: st.DataObject) -> None:
     case = draw_case(data, rows=4, cols=2200, k=2200)
     x = case.input("cpu")
-    if not registry.get(name).reasons_unsupported(case.problem(x, "cpu"), CPU):
+    if not registry.get(name).reasons_unable(case.problem(x, "cpu"), CPU):
         check(name, case, draw_values(data, x))

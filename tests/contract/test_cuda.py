@@ -17,8 +17,9 @@ from autotopk.errors import BuildError
 from autotopk.kernel import KernelSource
 from autotopk.oracle import inputs
 from autotopk.problem import DTYPE_BYTES, Problem
+from autotopk.program import KernelProgram
 from autotopk.runtime import launch
-from autotopk.strategy import Config, KernelProgram, Strategy
+from autotopk.strategy import Config, Strategy
 from tests.conftest import share_kernels
 from tests.contract.cases import (
     LAYOUTS,
@@ -79,7 +80,7 @@ def sources(item: pytest.Item) -> Iterator[KernelSource]:
         problem = case.problem(case.place("cuda"), "cuda")
         program = strategy.program(turn(strategy, case, problem, GPU, COUNT), problem, GPU)
         if isinstance(program, KernelProgram):
-            yield program.source
+            yield from program.sources
 
 
 def compile_one(source: KernelSource, arch: int) -> None:
@@ -133,7 +134,7 @@ def test_rows_side_by_side(case: Beside) -> None:
     x = case.input("cuda")
     way = case.way(x)
     for strategy in registry.available():
-        if strategy.side_by_side and not strategy.reasons_unsupported(way.problem, GPU):
+        if not strategy.reasons_unable(way.problem, GPU):
             for config in sample(strategy, way.problem, GPU, COUNT):
                 program = strategy.program(config, way.problem, GPU)
                 values, indices = launch.bind(program, way.problem, GPU, size=way.size)(x)
@@ -145,7 +146,7 @@ def test_rows_side_by_side(case: Beside) -> None:
 def test_every_sampled_config_answers_right(name: str, case: Case, dtype: str) -> None:
     case = Case(case.rows, case.cols, case.k, dtype, case.values)
     strategy, x = registry.get(name), case.input("cuda")
-    if strategy.reasons_unsupported(case.problem(x, "cuda"), GPU):
+    if strategy.reasons_unable(case.problem(x, "cuda"), GPU):
         pytest.skip("the strategy does not serve this one")
     for config in sample(strategy, case.problem(x, "cuda"), GPU, count=100):
         check(strategy, config, case, x)
@@ -170,7 +171,7 @@ def test_answers_right_on_random_bits(name: str, seed: int) -> None:
     patterns = [draw.getrandbits(bits) - (1 << (bits - 1)) for _ in range(draw.randint(1, 8))]
     strategy, x = registry.get(name), fill(case.input("cuda"), patterns, seed)
     problem = case.problem(x, "cuda")
-    if strategy.reasons_unsupported(problem, GPU):
+    if strategy.reasons_unable(problem, GPU):
         pytest.skip("the strategy does not serve this one")
     check(strategy, turn(strategy, case, problem, GPU, COUNT), case, x)
 

@@ -15,10 +15,11 @@ from autotopk import registry
 from autotopk.device import H100, Device, cpu_device
 from autotopk.errors import AutotopkWarning, UnsupportedProblemError
 from autotopk.files import write_atomically
-from autotopk.problem import DTYPE_BYTES, Problem
+from autotopk.problem import ANSWERS, DTYPE_BYTES, MemoryLayout, Problem
+from autotopk.program import MAX_SCRATCH_BYTES, HostProgram, KernelProgram
 from autotopk.runtime import dispatch
 from autotopk.strategies._radix import strategy as radix
-from autotopk.strategy import HostProgram, KernelProgram, Strategy
+from autotopk.strategy import Features, Strategy
 from autotopk.tuning.candidates import candidates, unbuildable
 from autotopk.workloads import tagged
 
@@ -55,7 +56,7 @@ def able(strategy: Strategy) -> Iterator[tuple[Problem, Device]]:
     """Every problem of the list that it says it serves."""
     for device, (rows, cols, k), dtype, order in product(DEVICES, SHAPES, DTYPE_BYTES, (True, False)):
         problem = Problem.contiguous(rows, cols, k, dtype, device.type, largest=order, sorted=order)
-        if not strategy.reasons_unsupported(problem, device):
+        if not strategy.reasons_unable(problem, device):
             yield problem, device
 
 
@@ -73,8 +74,45 @@ def test_reasons_name_the_value_that_is_the_trouble(strategy: Strategy) -> None:
     for device, (rows, cols, k), dtype in product(DEVICES, SHAPES, ("float32", "int64")):
         problem = Problem.contiguous(rows, cols, k, dtype, device.type)
         named = (f"k={k}", str(cols), str(rows), dtype, device.name)
-        for reason in strategy.reasons_unsupported(problem, device):
+        for reason in strategy.reasons_unable(problem, device):
             assert any(value in reason for value in named), (problem, reason)
+
+
+def outside(features: Features) -> Iterator[tuple[Problem, Device]]:
+    """Small problems that lie outside of a family's features by one of them each."""
+    for device in DEVICES:
+        if device.type not in features.device_types or device.capability < features.capability:
+            yield Problem.contiguous(4, 64, 3, min(features.dtypes), device.type), device
+        for dtype in DTYPE_BYTES.keys() - features.dtypes:
+            yield Problem.contiguous(4, 64, 3, dtype, device.type), device
+        for answer in set(ANSWERS) - features.answers:
+            yield Problem.contiguous(4, 64, 3, device_type=device.type, answer=answer), device
+        if not features.side_by_side:
+            layout = MemoryLayout(64 * 4, col_stride=4, inner=4)
+            yield Problem(4, 64, 3, "float32", device_type=device.type, layout=layout), device
+
+
+def test_refuses_what_its_features_leave_out(strategy: Strategy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its own reasons are: the base class asks the features first."""
+    monkeypatch.setattr(type(strategy), "reasons_unsupported", lambda *_: [])
+    refused = list(outside(strategy.features))
+    assert refused
+    for problem, device in refused:
+        assert all(strategy.reasons_unable(problem, device) or [""]), (problem, device)
+    for problem, device in able(strategy):
+        assert not strategy.features.reasons_unsupported(problem, device)
+
+
+def test_features_that_are_declared_are_served(strategy: Strategy) -> None:
+    """Of every dtype, form of answer and layout that a family declares there is a problem that it serves."""
+    served: set[object] = set()
+    layouts = (MemoryLayout(64, vector=4, aligned=True), MemoryLayout(64 * 4, col_stride=4, inner=4))
+    for device, dtype, answer, layout, cols in product(DEVICES, DTYPE_BYTES, ANSWERS, layouts, (64, 1 << 17)):
+        problem = Problem(4, cols, 3, dtype, answer=answer, device_type=device.type, layout=layout)
+        if not strategy.reasons_unable(problem, device):
+            served |= {dtype, answer, layout.side_by_side, device.type}
+    features = strategy.features
+    assert served == {*features.dtypes, *features.answers, False, features.side_by_side, *features.device_types}
 
 
 def test_name(strategy: Strategy) -> None:
@@ -104,7 +142,7 @@ def test_lattice_is_the_shortlist_and_other_valid_points(strategy: Strategy) -> 
     """Each once, and so is each program."""
     for workload in {*tagged("seeds"), *tagged("serving")}:
         problem = workload.problem("cuda")
-        if strategy.reasons_unsupported(problem, H100):
+        if strategy.reasons_unable(problem, H100):
             continue
         shortlist, lattice = strategy.shortlist(problem, H100), list(strategy.lattice(problem, H100))
         assert lattice[: len(shortlist)] == list(shortlist)
@@ -157,18 +195,20 @@ def test_programs_fit_a_launch(strategy: Strategy) -> None:
             if isinstance(found, HostProgram):
                 continue  # run in test_cpu
             assert isinstance(found, KernelProgram)
-            x, y, z = found.grid
-            assert 1 <= x < 1 << 31
-            assert 1 <= y < 1 << 16
-            assert 1 <= z < 1 << 16
+            assert found.scratch_bytes(problem) <= MAX_SCRATCH_BYTES
+            for launch in found.launches:
+                x, y, z = launch.blocks(problem)
+                assert 1 <= x < 1 << 31
+                assert 1 <= y < 1 << 16
+                assert 1 <= z < 1 << 16
 
 
 def test_sources_travel_and_are_told_apart(strategy: Strategy) -> None:
     for problem, device in able(strategy):
         sources = [
-            program.source
+            source
             for config in strategy.shortlist(problem, device)
-            if isinstance(program := strategy.program(config, problem, device), KernelProgram)
+            for source in strategy.program(config, problem, device).sources
         ]
         for source in sources:
             assert pickle.loads(pickle.dumps(source)) == source
@@ -208,7 +248,7 @@ def test_without_a_compiler_only_kept_kernels_are_served_and_tuned(
     monkeypatch.setattr(radix, "reasons_unbuildable", lambda: ["no compiler"])
     strategy = registry.get(name)
     assert isinstance(strategy, radix.RadixStrategy)
-    assert not strategy.reasons_unsupported(problem, H100)
+    assert not strategy.reasons_unable(problem, H100)
     assert strategy.heuristic(problem, H100) is None
     assert candidates(problem, H100, [name]) == []
     assert unbuildable([problem], H100, [name, "torch_fallback"]) == {name: ["no compiler"]}
@@ -239,13 +279,11 @@ import tempfile
 from autotopk import registry
 from autotopk.device import H100
 from autotopk.problem import Problem
-from autotopk.strategy import KernelProgram
 strategy, problem = registry.get(sys.argv[1]), Problem.contiguous(64, 128, 5)
-if not strategy.reasons_unsupported(problem, H100):
+if not strategy.reasons_unable(problem, H100):
     for config in strategy.shortlist(problem, H100):
-        program = strategy.program(config, problem, H100)
-        if isinstance(program, KernelProgram):
-            program.source.cache_key()
+        for source in strategy.program(config, problem, H100).sources:
+            source.cache_key()
 strategy.heuristic(problem, H100)
 print([name for name in ("triton", "tilelang", "tvm", "sqlalchemy", "optuna") if name in sys.modules])
 """

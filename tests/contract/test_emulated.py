@@ -24,8 +24,9 @@ from autotopk.device import H100
 from autotopk.files import write_atomically
 from autotopk.oracle import inputs
 from autotopk.problem import DTYPE_BYTES
+from autotopk.program import KernelProgram
 from autotopk.runtime.launch import arguments
-from autotopk.strategy import Config, KernelProgram
+from autotopk.strategy import Config
 from tests.contract.cases import LAYOUTS, Case, answer_amid_guards
 from tests.contract.drawn import draw_values
 from tests.emulator.emulator import Emulator
@@ -154,21 +155,21 @@ class Emulated:
 
     def run(self, kind: Kind, case: Case, x: Tensor, *, seed: int = 0) -> tuple[Tensor, Tensor]:
         """The kernel's answer, from outputs that started as garbage amid guards."""
-        problem = replace(case.problem(x, "cuda"), indices_only=kind.indices_only)
+        problem = replace(case.problem(x, "cuda"), answer="indices" if kind.indices_only else "pairs")
         strategy = registry.get(kind.name)
         assert strategy.valid(kind.config, problem, H100)
         program = strategy.program(kind.config, problem, H100)
         assert isinstance(program, KernelProgram)
-        assert isinstance(program.source, TileLangSource)
-        constants = dict(program.source.constants)
+        assert isinstance(program.sources[0], TileLangSource)
+        constants = dict(program.sources[0].constants)
         assert (constants["vector"], constants["streams"]) == (kind.vector, kind.streams)
-        emulator = self._emulator(program.source)
+        emulator = self._emulator(program.sources[0])
 
         def launch(values: Tensor, indices: Tensor) -> None:
-            launched = arguments(problem, x, values, indices)
-            if kind.indices_only:
-                launched["values"] = 0
-            emulator(program.grid, launched, seed=seed, preempt=PREEMPTIONS[seed % len(PREEMPTIONS)])
+            launched = arguments(problem, x=x, values=0 if kind.indices_only else values, indices=indices)
+            emulator(
+                program.launches[0].blocks(problem), launched, seed=seed, preempt=PREEMPTIONS[seed % len(PREEMPTIONS)]
+            )
 
         index_dtype = torch.int32 if kind.indices_only else torch.int64
         values, indices = answer_amid_guards(problem, x.dtype, index_dtype, launch)

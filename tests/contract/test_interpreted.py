@@ -13,8 +13,9 @@ from autotopk import registry
 from autotopk.compilers.triton import TritonSource
 from autotopk.device import H100
 from autotopk.problem import Problem
+from autotopk.program import KernelProgram
 from autotopk.runtime.launch import arguments
-from autotopk.strategy import Config, KernelProgram, Strategy
+from autotopk.strategy import Config, Strategy
 from tests.contract.cases import (
     Beside,
     Case,
@@ -39,9 +40,9 @@ def triton_strategies() -> list[str]:
     return [
         strategy.name
         for strategy in registry.available()
-        if not strategy.reasons_unsupported(problem, H100)
+        if not strategy.reasons_unable(problem, H100)
         and isinstance(program := strategy.program(strategy.shortlist(problem, H100)[0], problem, H100), KernelProgram)
-        and isinstance(program.source, TritonSource)
+        and isinstance(program.sources[0], TritonSource)
     ]
 
 
@@ -52,11 +53,11 @@ QUESTIONS = [question for question in questions(CASES, H100) if question.values[
 
 def run(program: KernelProgram, problem: Problem, x: Tensor) -> tuple[Tensor, Tensor]:
     """The kernel's answer, from outputs that started as garbage amid guards."""
-    source = program.source
+    source = program.sources[0]
     assert isinstance(source, TritonSource)
 
     def launch(values: Tensor, indices: Tensor) -> None:
-        source.interpret(program.grid, arguments(problem, x, values, indices))
+        source.interpret(program.launches[0].blocks(problem), arguments(problem, x=x, values=values, indices=indices))
 
     return answer_amid_guards(problem, x.dtype, torch.int64, launch)
 
@@ -65,7 +66,7 @@ def check(strategy: Strategy, config: Config, case: Case, x: Tensor) -> None:
     problem = case.problem(x, "cuda")
     program = strategy.program(config, problem, H100)
     assert isinstance(program, KernelProgram)
-    assert prod(program.grid) <= MAX_PROGRAMS
+    assert prod(program.launches[0].blocks(problem)) <= MAX_PROGRAMS
     found = case.problems_with(x, run(program, problem, x))
     assert not found, config
 
@@ -82,7 +83,7 @@ def test_rows_side_by_side(case: Beside) -> None:
     problem = replace(case.way(x).problem, device_type="cuda")
     size = list(x.shape)
     size[case.dim] = case.k
-    able = [s for s in registry.available() if s.side_by_side and not s.reasons_unsupported(problem, H100)]
+    able = [s for s in registry.available() if not s.reasons_unable(problem, H100)]
     assert able
     for strategy in able:
         for config in strategy.shortlist(problem, H100):
@@ -136,7 +137,9 @@ def every_config() -> list[pytest.param]:  # type: ignore[valid-type]
                 case = Case(rows, cols, 3, "float32", "nan", layout="padded")
                 problem = case.problem(case.input("cpu"), "cuda")
                 for config in strategy.shortlist(problem, H100):
-                    if prod(strategy.program(config, problem, H100).grid) <= MAX_PROGRAMS:  # type: ignore[union-attr]
+                    program = strategy.program(config, problem, H100)
+                    assert isinstance(program, KernelProgram)
+                    if prod(program.launches[0].blocks(problem)) <= MAX_PROGRAMS:
                         found[name, config, cols] = case
     return [pytest.param(name, config, case, id=f"{config}-{case}") for (name, config, _), case in found.items()]
 
@@ -153,6 +156,6 @@ def test_answers_right_whatever_is_asked(name: str, data: st.DataObject) -> None
     case = draw_case(data, rows=3, cols=200, k=8)
     strategy, x = registry.get(name), case.input("cpu")
     problem = case.problem(x, "cuda")
-    if not strategy.reasons_unsupported(problem, H100):
+    if not strategy.reasons_unable(problem, H100):
         config = data.draw(st.sampled_from(list(strategy.shortlist(problem, H100))))
         check(strategy, config, case, draw_values(data, x))

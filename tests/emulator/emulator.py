@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from autotopk.compilers.tilelang import CudaSource
+from autotopk.compilers.cuda import CudaText
 from tests.emulator import build
 from tests.emulator.records import LaunchRecord, TensorRecord
 from tests.emulator.translate import TranslationError, parameters, translate
@@ -54,7 +54,7 @@ class Emulator:
         EmulatorError: the text has something that the emulator does not know, or does not compile.
     """
 
-    def __init__(self, source: CudaSource, folder: Path) -> None:
+    def __init__(self, source: CudaText, folder: Path) -> None:
         self.source = source
         self._lines = source.text.splitlines()
         try:

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from autotopk.compilers.tilelang import CudaSource
+from autotopk.compilers.cuda import CudaText
 from autotopk.kernel import Parameter
 from tests.emulator.emulator import Emulator
 
@@ -33,7 +33,7 @@ class Programs:
         """A kernel; `before` is text ahead of it, such as functions."""
         head = 'extern "C" __global__ void kernel(const int* __restrict__ x, int* __restrict__ values, int n)'
         text = f"{before}{head} {{\n{body}\n}}\n"
-        source = CudaSource(
+        source = CudaText(
             text, "kernel", PARAMETERS, threads, shared, cluster, programmatic_launch, cooperative=cooperative
         )
         return Emulator(source, self.folder)

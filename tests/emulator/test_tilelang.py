@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from autotopk.compilers.tilelang import CudaSource, TileLangSource
+from autotopk.compilers.cuda import CudaText
+from autotopk.compilers.tilelang import TileLangSource
 from tests.emulator.emulator import Emulator, EmulatorError
 from tests.emulator.programs import Programs
 
@@ -22,12 +23,12 @@ ROWS, COLS = 3, 777
 
 
 @pytest.fixture(scope="module")
-def histogram() -> CudaSource:
+def histogram() -> CudaText:
     return TileLangSource("tests.emulator.kernels:histogram", (("threads", 64),)).generate(90)
 
 
 @pytest.fixture(scope="module")
-def cluster_sums() -> CudaSource:
+def cluster_sums() -> CudaText:
     return TileLangSource("tests.emulator.kernels:cluster_sums", (("threads", 64), ("cluster", 4))).generate(90)
 
 
@@ -53,18 +54,18 @@ def run_cluster_sums(emulator: Emulator, seed: int, preempt: int, *, races: bool
 
 
 @pytest.mark.parametrize(("seed", "preempt"), ORDERS)
-def test_histogram(programs: Programs, histogram: CudaSource, seed: int, preempt: int) -> None:
+def test_histogram(programs: Programs, histogram: CudaText, seed: int, preempt: int) -> None:
     found, expected = run_histogram(Emulator(histogram, programs.folder), seed, preempt)
     assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize(("seed", "preempt"), ORDERS)
-def test_cluster_sums(programs: Programs, cluster_sums: CudaSource, seed: int, preempt: int) -> None:
+def test_cluster_sums(programs: Programs, cluster_sums: CudaText, seed: int, preempt: int) -> None:
     found, expected = run_cluster_sums(Emulator(cluster_sums, programs.folder), seed, preempt)
     assert torch.equal(found, expected)
 
 
-def mutants(source: CudaSource, statement: str) -> list[CudaSource]:
+def mutants(source: CudaText, statement: str) -> list[CudaText]:
     """The source with one occurrence of a statement taken out, for each."""
     places = [found.span() for found in re.finditer(re.escape(statement), source.text)]
     return [replace(source, text=source.text[:start] + ";" + source.text[end:]) for start, end in places]
@@ -85,7 +86,7 @@ def test_every_barrier_is_needed(
     statement: str,
     run: Callable[..., tuple[Tensor, Tensor]],
 ) -> None:
-    source: CudaSource = request.getfixturevalue(name)
+    source: CudaText = request.getfixturevalue(name)
     broken = mutants(source, statement)
     assert broken
     for mutant in broken:
@@ -95,13 +96,13 @@ def test_every_barrier_is_needed(
                 run(emulator, seed, preempt)
 
 
-def test_a_missing_barrier_gives_wrong_numbers(programs: Programs, histogram: CudaSource) -> None:
+def test_a_missing_barrier_gives_wrong_numbers(programs: Programs, histogram: CudaText) -> None:
     emulator = Emulator(mutants(histogram, "__syncthreads();")[1], programs.folder)
     answers = [run_histogram(emulator, seed, 3, races=False) for seed in range(3)]
     assert not all(torch.equal(found, expected) for found, expected in answers)
 
 
-def test_an_output_that_is_too_small(programs: Programs, histogram: CudaSource) -> None:
+def test_an_output_that_is_too_small(programs: Programs, histogram: CudaText) -> None:
     emulator = Emulator(histogram, programs.folder)
     x, values = torch.randn(2, 64), torch.zeros(2 * 256, dtype=torch.int32)[:-1]
     with pytest.raises(

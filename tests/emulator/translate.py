@@ -1,4 +1,4 @@
-"""From CUDA C++ as TileLang generates it to C++ that a host compiler takes, line for line."""
+"""From CUDA C++, generated or by hand, to C++ that a host compiler takes, line for line."""
 
 import re
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _PART = re.compile(
 )
 _LOCAL = re.compile(r"^(?P<indent>\s+)(?P<array>\w+ \w+\[\d+\];)$", re.MULTILINE)
 _ASM = re.compile(r"\b(?:asm|__asm__)\b\s*(?:volatile|__volatile__)?\s*\(")
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(include|line)\b.*$", re.MULTILINE)
 
 _ASM_CALLS: list[tuple[str, str]] = [
     (r"griddepcontrol\.wait", "simt_programmatic_sync();"),
@@ -57,7 +57,9 @@ class Declared:
 
 def parameters(text: str, symbol: str) -> list[Declared]:
     """The parameters of a kernel in its source. Raises TranslationError where there is no such kernel."""
-    found = re.search(rf"__global__[^;{{}}]*?\b{re.escape(symbol)}\s*\(([^()]*)\)\s*\{{", text)
+    aliases = re.findall(rf"^#define (\w+) {re.escape(symbol)}$", text, re.MULTILINE)
+    names = "|".join(map(re.escape, [symbol, *aliases]))
+    found = re.search(rf"__global__[^;{{}}]*?\b(?:{names})\s*\(([^()]*)\)\s*\{{", text)
     if not found:
         raise TranslationError(f"the text defines no kernel {symbol}")
     return [_declared(item) for item in found[1].split(",") if item.strip()]
@@ -77,7 +79,7 @@ def translate(text: str, symbol: str, shared_bytes: int) -> str:
     Raises:
         TranslationError: inline assembly that the emulator does not know.
     """
-    body = _INCLUDE.sub("", text)
+    body = _DIRECTIVE.sub("", text)
     body = _translate_asm(body)
     body = _split(body, shared_bytes)
     body = _EXTERN.sub(_keeping_lines(_extern_call), body)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.processes import ROOT, Python, run_python
+from tests.packaging.processes import ROOT, Python, install_plugin
 
 README = (ROOT / "README.md").read_text()
 
@@ -26,14 +26,7 @@ print(autotopk.explain(x, {k}).choice.step, "aten::topk" in operators, *operator
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The README's plugin, installed."""
-    folder = tmp_path_factory.mktemp("plugin")
-    for name in ("autotopk_max.py", "pyproject.toml"):
-        block = re.search(rf"^```\w+\n(# {re.escape(name)}\n.*?)^```", README, re.MULTILINE | re.DOTALL)
-        assert block, f"README.md has no block that starts with {name}"
-        (folder / name).write_text(block[1])
-    options = ("-q", "--no-build-isolation", "--no-deps", "--no-index")
-    run_python("-m", "pip", "install", *options, "--target", folder / "site", folder, cwd=folder)
-    return folder / "site"
+    return install_plugin(README, "autotopk_max.py", tmp_path_factory.mktemp("plugin"))
 
 
 def plugin(folder: Path, **targets: str) -> Path:

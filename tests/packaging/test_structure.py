@@ -14,7 +14,6 @@ from autotopk.compilers.triton import TritonSource
 from autotopk.device import H100
 from autotopk.errors import BuildError
 from autotopk.problem import Problem
-from autotopk.strategy import KernelProgram
 from tests.packaging.processes import ROOT
 
 PACKAGES = ("autotopk", "strategies", "tuning_db", "scripts")
@@ -71,17 +70,17 @@ PROBLEMS = (Problem.contiguous(64, 128, 5), Problem.contiguous(1, 131_072, 100),
 """Of every family at least one."""
 
 SOURCES = {
-    (program.source.function.partition(":")[0], program.source.code_dependencies)
+    (source.function.partition(":")[0], source.code_dependencies)
     for strategy in registry.available()
     for problem in (
         Problem.contiguous(64, 128, 5),
         Problem.contiguous(1, 131_072, 100),
         Problem.contiguous(9, 99, 9, "int64"),
     )
-    if not strategy.reasons_unsupported(problem, H100)
+    if not strategy.reasons_unable(problem, H100)
     for config in strategy.shortlist(problem, H100)
-    if isinstance(program := strategy.program(config, problem, H100), KernelProgram)
-    and isinstance(program.source, TritonSource | TileLangSource)
+    for source in strategy.program(config, problem, H100).sources
+    if isinstance(source, TritonSource | TileLangSource)
 }
 
 

@@ -18,6 +18,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel") / "source"
     shutil.copytree(ROOT, folder, symlinks=True, ignore=IGNORED)
     assert all((folder / "autotopk" / link).is_symlink() for link in LINKED)
+    planted = folder / "strategies" / "_planted"
+    planted.mkdir()
+    for name in ("__init__.py", "kernel.cu", "header.cuh"):
+        (planted / name).touch()
     return folder
 
 
@@ -34,6 +38,13 @@ def test_holds_every_module_once(wheel: Path, source: Path) -> None:
     modules = {f"autotopk/{path.relative_to(source / 'autotopk')}" for path in (source / "autotopk").rglob("*.py")}
     modules |= {f"autotopk/{path.relative_to(source)}" for link in LINKED for path in (source / link).rglob("*.py")}
     assert sorted(packed) == sorted(modules)
+
+
+def test_holds_device_code_in_cuda(wheel: Path, source: Path) -> None:
+    """Also that of a family which is not there yet."""
+    files = {f"autotopk/{path.relative_to(source)}" for path in (source / "strategies").rglob("*.cu*")}
+    assert "autotopk/strategies/_planted/header.cuh" in files
+    assert sorted(files) == sorted(name for name in ZipFile(wheel).namelist() if name.endswith((".cu", ".cuh")))
 
 
 def test_holds_one_package_with_its_data(wheel: Path, source: Path) -> None:

@@ -12,7 +12,8 @@ import autotopk
 from autotopk import registry
 from autotopk.device import Device
 from autotopk.problem import Problem
-from autotopk.strategy import HostProgram, Strategy
+from autotopk.program import HostProgram
+from autotopk.strategy import Strategy
 
 
 def from_memory(x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from autotopk.device import Device
 from autotopk.errors import BuildError, LaunchError
 from autotopk.kernel import Kernel, KernelSource
 from autotopk.problem import Problem
-from autotopk.strategy import HostProgram, KernelProgram, Program
+from autotopk.program import Extent, HostProgram, KernelProgram, Program
 from autotopk.tuning_db import artifact
 from tests.runtime.conftest import Planted, PlantedConfig
 from tests.runtime.same import check, told, unwarned
@@ -48,8 +48,8 @@ class BrokenSource(KernelSource):
 
 
 PROGRAMS: dict[str, Callable[[], Program]] = {
-    "does not compile": lambda: KernelProgram(BrokenSource("syntax error"), (1, 1, 1)),
-    "does not load": lambda: KernelProgram(BrokenSource(), (1, 1, 1)),
+    "does not compile": lambda: KernelProgram.of(BrokenSource("syntax error"), Extent()),
+    "does not load": lambda: KernelProgram.of(BrokenSource(), Extent()),
     "does not launch": lambda: HostProgram(raising(LaunchError("CUDA_ERROR_INVALID_VALUE"))),
     "runs out of resources": lambda: HostProgram(raising(RuntimeError("CUDA error: out of resources"))),
 }

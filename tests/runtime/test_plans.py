@@ -13,7 +13,7 @@ import autotopk
 from autotopk.device import Device
 from autotopk.oracle.reference import problems_with
 from autotopk.problem import Problem
-from autotopk.strategy import HostProgram
+from autotopk.program import HostProgram
 from autotopk.tuning_db import artifact
 from tests.runtime.conftest import Planted, PlantedConfig
 from tests.runtime.same import check, unwarned
@@ -101,7 +101,7 @@ def test_alignment_is_part_of_a_layout(planted: Planted, monkeypatch: pytest.Mon
     built, program = [], planted.program
 
     def noted(config: PlantedConfig, problem: Problem, device: Device) -> HostProgram:
-        built.append(problem.vector)
+        built.append(problem.layout.vector)
         return program(config, problem, device)
 
     monkeypatch.setattr(planted, "program", noted)
@@ -122,12 +122,13 @@ def test_reload_forgets(cache_dir: Path) -> None:
 
 
 def test_plans_do_not_pile_up(monkeypatch: pytest.MonkeyPatch, planted: Planted) -> None:
-    from autotopk.runtime import api, plan_cache
+    from autotopk.runtime import plan_cache
+    from autotopk.runtime.state import default
 
     monkeypatch.setattr(plan_cache, "MAX_PLANS", 10)
     for cols in range(3, 60):
         check(torch.randn(2, cols), 2)
-        assert len(api._plans) <= 10
+        assert len(default.plans("topk")) <= 10
 
 
 @pytest.mark.parametrize("backend", ["torch", "planted"], indirect=True)

@@ -38,7 +38,7 @@ def winner(rows: int, cols: int, k: int, config: str = SORT, **changes: Any) -> 
 def identity_of(config: str, problem: Problem) -> Identity:
     """Of the program that torch_fallback makes of the configuration."""
     strategy = registry.get("torch_fallback")
-    return strategy.program(strategy.parse_config(config), problem, cpu_device()).identity(cpu_device().arch)
+    return strategy.program(strategy.parse_config(config), problem, cpu_device()).identity(problem, cpu_device().arch)
 
 
 def environment(cache: Path, **variables: str) -> dict[str, str]:

@@ -18,7 +18,8 @@ from autotopk import registry
 from autotopk.device import Device
 from autotopk.errors import BuildError, UnsupportedProblemError
 from autotopk.problem import Problem
-from autotopk.strategy import HostProgram, Strategy
+from autotopk.program import HostProgram
+from autotopk.strategy import Strategy
 
 Answer = tuple[Tensor, Tensor]
 

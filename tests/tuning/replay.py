@@ -92,7 +92,7 @@ class InstantPool(CompilePool):
         self, problem: Problem, candidates: Iterable[Candidate], until: float
     ) -> Iterator[tuple[Candidate, Build]]:
         for one in candidates:
-            source = program_of(one, problem, self._device).source_digest(self._device.arch)
+            source = program_of(one, problem, self._device).source_digest(problem, self._device.arch)
             yield one, Build(identity=Identity(source, f"{self.word} {one}"))
 
 
@@ -121,7 +121,7 @@ def run_session(
         space = [*space, incumbent.candidate]
     with closing(pool or CompilePool(device)) as pool, pytest.MonkeyPatch.context() as patch:
         if code is not None:
-            patch.setattr("autotopk.strategy.python_digest", lambda file: code)
+            patch.setattr("autotopk.program.python_digest", lambda file: code)
         context = Context(
             device=device,
             environment=environment,

@@ -4,18 +4,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 from torch import Tensor
 
-from autotopk.problem import DTYPE_BYTES, VECTOR_BYTES, Problem, vector_width
+from autotopk.problem import DTYPE_BYTES, VECTOR_BYTES, MemoryLayout, Problem, vector_width
 
-Plan = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""From a tensor to values and int64 indices."""
+Run = Callable[[Tensor], Any]
+"""From a tensor to the tensors of an answer, a tuple of them or one."""
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How a tensor of any shape is seen as the rows of a matrix."""
+class View:
+    """One way to see a tensor as the rows of a matrix."""
 
     problem: Problem
     size: tuple[int, ...]
@@ -26,7 +27,7 @@ class Layout:
     """Rows are not evenly spaced or columns not adjacent: a contiguous copy is made first."""
 
     @classmethod
-    def of(cls, x: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> "Layout | None":
+    def of(cls, x: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> "View | None":
         """None where the call must go to torch.topk: 0-d, empty, k = 0, bad arguments, other dtypes and devices."""
         dtype = str(x.dtype).removeprefix("torch.")
         if x.dim() == 0 or x.numel() == 0 or not -x.dim() <= dim < x.dim():
@@ -40,11 +41,11 @@ class Layout:
         problem = Problem.contiguous(rows, cols, k, dtype, x.device.type, largest=largest, sorted=sorted)
         if row_stride is not None:
             vector = vector_width(x.data_ptr(), row_stride, cols, x.element_size())
-            aligned = x.data_ptr() % VECTOR_BYTES == 0
-            problem = replace(problem, row_stride=row_stride, vector=vector, aligned=aligned)
+            layout = MemoryLayout(row_stride, vector=vector, aligned=x.data_ptr() % VECTOR_BYTES == 0)
+            problem = replace(problem, layout=layout)
         return cls(problem, (*batch, k), dim % x.dim() - x.dim(), copied=row_stride is None)
 
-    def beside(self, x: Tensor) -> "Layout | None":
+    def beside(self, x: Tensor) -> "View | None":
         """The same tensor seen as rows side by side, without a copy.
 
         None where the tensor has no such layout, where its rows are adjacent in memory anyway, and where an offset
@@ -53,34 +54,36 @@ class Layout:
         if self.dim == -1 and not self.copied:
             return None
         at = x.dim() + self.dim
-        inner = prod(x.shape[at + 1 :])
         row_stride = _even_stride(x, range(at), alone=0)
         if row_stride is None or _even_stride(x, range(at + 1, x.dim()), alone=1) != 1:
             return None
-        problem = replace(
-            self.problem, row_stride=row_stride, col_stride=x.stride(at), inner=inner, vector=1, aligned=False
-        )
-        if not problem.side_by_side or max(problem.extent, problem.rows * problem.k) >= 1 << 31:
+        layout = MemoryLayout(row_stride, col_stride=x.stride(at), inner=prod(x.shape[at + 1 :]))
+        rows, cols, k = self.problem.rows, self.problem.cols, self.problem.k
+        if not layout.side_by_side or max(layout.extent(rows, cols), rows * k) >= 1 << 31:
             return None
-        return Layout(problem, (*x.shape[:at], problem.k, *x.shape[at + 1 :]), self.dim, copied=False)
+        size = (*x.shape[:at], k, *x.shape[at + 1 :])
+        return View(replace(self.problem, layout=layout), size, self.dim, copied=False)
 
-    def ways(self, x: Tensor) -> "Iterator[Layout]":
+    def ways(self, x: Tensor) -> "Iterator[View]":
         """Every way to see the tensor, the one without copies first."""
         beside = self.beside(x)
         if beside is not None:
             yield beside
         yield self
 
-    def around(self, run: Plan) -> Plan:
-        """The plan for the original tensor from the one for its rows."""
+    def around(self, run: Run) -> Run:
+        """The call for the original tensor from the one for its rows."""
         dim, copied = self.dim, self.copied
-        if self.problem.side_by_side or (dim == -1 and not copied):
+        if self.problem.layout.side_by_side or (dim == -1 and not copied):
             return run
 
-        def moved(x: Tensor) -> tuple[Tensor, Tensor]:
+        def back(rows: Tensor) -> Tensor:
+            return rows.movedim(-1, dim).contiguous()
+
+        def moved(x: Tensor) -> Any:
             rows = x.movedim(dim, -1)
-            values, indices = run(rows.contiguous() if copied else rows)
-            return values.movedim(-1, dim).contiguous(), indices.movedim(-1, dim).contiguous()
+            found = run(rows.contiguous() if copied else rows)
+            return back(found) if isinstance(found, Tensor) else tuple(map(back, found))
 
         return moved
 

@@ -4,11 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from autotopk.runtime.layout import Layout
+from autotopk.problem import MemoryLayout
+from autotopk.runtime.views import View
 
 
-def ways(x: Tensor, dim: int, k: int = 1) -> list[Layout]:
-    rows = Layout.of(x, k, dim, True, True)
+def ways(x: Tensor, dim: int, k: int = 1) -> list[View]:
+    rows = View.of(x, k, dim, True, True)
     assert rows is not None
     return list(rows.ways(x))
 
@@ -28,17 +29,13 @@ def ways(x: Tensor, dim: int, k: int = 1) -> list[Layout]:
 )
 def test_side_by_side(x: Tensor, dim: int, inner: int, row_stride: int, col_stride: int) -> None:
     beside, rows = ways(x, dim)
-    assert beside.problem.side_by_side
+    assert beside.problem.layout.side_by_side
     assert not beside.copied
-    assert (beside.problem.inner, beside.problem.row_stride, beside.problem.col_stride) == (
-        inner,
-        row_stride,
-        col_stride,
-    )
+    assert beside.problem.layout == MemoryLayout(row_stride, col_stride, inner)
     expected = list(x.shape)
     expected[dim] = 1
     assert list(beside.size) == expected
-    assert not rows.problem.side_by_side
+    assert not rows.problem.layout.side_by_side
     assert (rows.problem.rows, rows.problem.cols) == (beside.problem.rows, beside.problem.cols)
     # every element is where the problem says
     offsets = torch.zeros(x.shape, dtype=torch.int64)
@@ -48,7 +45,7 @@ def test_side_by_side(x: Tensor, dim: int, inner: int, row_stride: int, col_stri
     row = torch.arange(beside.problem.rows)[:, None]
     column = torch.arange(beside.problem.cols)
     assert torch.equal(matrix, row // inner * row_stride + row % inner + column * col_stride)
-    assert beside.problem.extent == matrix.max() + 1
+    assert beside.problem.layout.extent(*matrix.shape) == matrix.max() + 1
 
 
 @pytest.mark.parametrize(
@@ -62,10 +59,10 @@ def test_side_by_side(x: Tensor, dim: int, inner: int, row_stride: int, col_stri
 )
 def test_rows_alone(x: Tensor, dim: int) -> None:
     (only,) = ways(x, dim)
-    assert not only.problem.side_by_side
+    assert not only.problem.layout.side_by_side
 
 
 def test_what_32_bits_cannot_count_is_not_read_side_by_side() -> None:
     x = torch.empty(1 << 25, dtype=torch.int8).expand(100, -1)
-    assert [way.problem.side_by_side for way in ways(x, 0, 63)] == [True, False]
-    assert [way.problem.side_by_side for way in ways(x, 0, 64)] == [False]
+    assert [way.problem.layout.side_by_side for way in ways(x, 0, 63)] == [True, False]
+    assert [way.problem.layout.side_by_side for way in ways(x, 0, 64)] == [False]
