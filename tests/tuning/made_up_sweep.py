@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Mapping
+from functools import cache
 from math import exp
 
 from autotopk.candidate import Candidate, Knob
@@ -19,6 +20,7 @@ WIDEST = 1.2
 """Most that one knob is worth from end to end, as a logarithm."""
 
 
+@cache
 def sweep(seed: int) -> dict[Workload, dict[Candidate, float | None]]:
     """Ratios to torch.topk by workload and candidate; None for what failed."""
     draw = random.Random(seed)

@@ -2,19 +2,23 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 
 import pytest
 
 from autotopk.device import H100, Device
-from autotopk.tuning.candidates import candidates
+from autotopk.tuning.candidates import candidates, lattice
+from autotopk.tuning.environment import environment_of
+from autotopk.tuning.log import Log
 from autotopk.tuning.search import ENUMERATE, Search
 from autotopk.tuning.session import EFFORTS
+from autotopk.tuning_db.store import Store
 from autotopk.workloads import Workload, tagged
-from scripts.sweep import Ratios, best, device_in, from_json, geometric_mean, regret_of_quick, table, text
+from scripts.sweep import Ratios, best, device_in, from_json, geometric_mean, ratios, regret_of_quick, table, text
 from tests.packaging.processes import ROOT
 from tests.tuning import made_up_sweep
+from tests.tuning.test_efforts import LANES, SHORT, tune, worker
 
 FILE = ROOT / "docs" / "figures" / "sweep" / "h200.json"
 PROCESSES = 15
@@ -73,6 +77,20 @@ def test_full_finds_the_valleys_of_a_made_up_sweep() -> None:
     assert len(large) >= 5
     assert geometric_mean(regret_of_quick(*one, H100) for one in large.items()) > 0.05
     assert mean_regret_of_full(large, H100, seeds=2) <= 0.01
+
+
+def test_points_stand_as_raced_else_as_screened(store: Store) -> None:
+    problem = SHORT.problem("cuda")
+    failed, *points = lattice(problem, H100, LANES)
+    one = replace(worker(SHORT), screen_status={failed.config: "wrong"})
+    tune(store, "oracle", SHORT, LANES, one)
+    found = Log.of(store.evidence(H100.fingerprint, SHORT.key), environment_of(H100).baseline)
+    told = ratios(found)
+    assert {*told} == {failed, *points}
+    assert told[failed] is None
+    raced = {point for point in points if told[point] == found.raced.get(point, found.latest[failed]).ratio}
+    assert raced == {*found.raced}
+    assert all(told[point] == found.screened[point].ratio for point in {*points} - raced)
 
 
 def test_a_sweep_survives_its_file() -> None:
