@@ -1,0 +1,47 @@
+"""How a strategy in CUDA C++ is asked in the emulator."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from autotopk.device import H100
+from autotopk.problem import Problem
+from autotopk.program import KernelProgram
+from autotopk.strategy import Config, Strategy
+from tests.contract.cases import Case, answer_amid_guards
+from tests.emulator.sequences import Sequences
+
+PREEMPTIONS = (0, 30, 400)
+"""Accesses to shared memory after which another thread runs; 0 for threads that run until they must wait."""
+
+
+def answer(
+    sequences: Sequences,
+    strategy: Strategy,
+    config: Config,
+    case: Case,
+    x: Tensor,
+    *,
+    indices_only: bool = False,
+    seed: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Values and indices, from outputs that started as garbage amid guards."""
+    problem = problem_of(case, x, indices_only=indices_only)
+    assert strategy.valid(config, problem, H100)
+    program = strategy.program(config, problem, H100)
+    assert isinstance(program, KernelProgram)
+
+    def launch(values: Tensor, indices: Tensor) -> None:
+        tensors = {"x": x, "values": 0 if indices_only else values, "indices": indices}
+        sequences.run(program, problem, tensors, seed=seed, preempt=PREEMPTIONS[seed % len(PREEMPTIONS)])
+
+    index_dtype = torch.int32 if indices_only else torch.int64
+    values, indices = answer_amid_guards(problem, x.dtype, index_dtype, launch)
+    found = indices.long()
+    return x.gather(1, found) if indices_only else values, found
+
+
+def problem_of(case: Case, x: Tensor, *, indices_only: bool = False) -> Problem:
+    """The problem that dispatch would make of the case on a GPU."""
+    return replace(case.problem(x, "cuda"), answer="indices" if indices_only else "pairs")
