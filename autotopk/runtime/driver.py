@@ -9,7 +9,8 @@ from autotopk.errors import BuildError
 INVALID_CONTEXT = 201
 """CUresult of a thread that has not used the device yet."""
 
-_MAX_DYNAMIC_SHARED_BYTES, _NON_PORTABLE_CLUSTER = 8, 14  # CUfunction_attribute
+_STATIC_SHARED_BYTES, _MAX_DYNAMIC_SHARED_BYTES, _NON_PORTABLE_CLUSTER = 1, 8, 14  # CUfunction_attribute
+_ALWAYS_SHARED_BYTES = 48 << 10  # what a block has without asking
 _CAPTURE_RELAXED = 2  # CUstreamCaptureMode
 
 
@@ -40,7 +41,10 @@ def load_function(cubin: bytes, symbol: str, shared_bytes: int, cluster: int) ->
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         _check(library.cuModuleLoadData(ctypes.byref(module), cubin), f"loading {symbol}")
         _check(library.cuModuleGetFunction(ctypes.byref(function), module, symbol.encode()), f"finding {symbol}")
-        if shared_bytes > 48 << 10:
+        static = ctypes.c_int()
+        code = library.cuFuncGetAttribute(ctypes.byref(static), _STATIC_SHARED_BYTES, function)
+        _check(code, f"asking for the shared memory of {symbol}")
+        if static.value + shared_bytes > _ALWAYS_SHARED_BYTES:
             code = library.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED_BYTES, shared_bytes)
             _check(code, f"reserving {shared_bytes} bytes of shared memory for {symbol}")
         if cluster > 8:

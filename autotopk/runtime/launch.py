@@ -140,6 +140,7 @@ def _launch(program: KernelProgram, problem: Problem, device: Device, index: int
         raise BuildError(f"{symbols} needs {needed} bytes of scratch, more than {MAX_SCRATCH_BYTES}")
     places, garbage, zeros = _places(program, problem)
     with torch.cuda.device(index):
+        torch.cuda.set_device(index)  # makes the context that kernels are loaded into
         functions = [_function(kernel, index) for kernel in kernels]
     launch = _prepare()(
         tuple(

@@ -74,17 +74,15 @@ def programs(strategy: Strategy, device: Device, count: int) -> Iterator[tuple[P
         if strategy.reasons_unable(problem, device):
             continue
         for config in sample(strategy, problem, device, count):
-            program = strategy.program(config, problem, device)
-            if isinstance(program, KernelProgram) and program.sources[0] not in seen:
-                seen.add(program.sources[0])
-                yield problem, config, program.sources[0]
+            for one in strategy.program(config, problem, device).sources:
+                if isinstance(one, TritonSource) and one not in seen:
+                    seen.add(one)
+                    yield problem, config, one
 
-
-TRITON = [strategy for strategy in registry.available() if not isinstance(strategy, RadixStrategy)]
 
 EVERY = [
     pytest.param(problem, kernel_source, device, id=f"{strategy.name}-sm_{device.arch}-{problem}-{config}")
-    for strategy in TRITON
+    for strategy in registry.available()
     for device, count in CONFIGS.items()
     for problem, config, kernel_source in programs(strategy, device, count)
 ]

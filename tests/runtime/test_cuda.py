@@ -11,8 +11,14 @@ import torch
 from torch import Tensor
 
 import autotopk
+from autotopk.compilers.cuda import CudaSource
+from autotopk.device import device_of
+from autotopk.kernel import ParameterKind
 from autotopk.oracle import inputs
 from autotopk.oracle.reference import problems_with
+from autotopk.problem import Problem
+from autotopk.program import Extent, KernelProgram
+from autotopk.runtime import launch
 from tests.runtime.conftest import Planted
 from tests.runtime.same import check, told, unwarned
 from tests.runtime.test_failures import PROGRAMS
@@ -295,3 +301,31 @@ def test_sixteen_first_calls_at_once(tmp_path: Path) -> None:
     said = python(FIRST_CALLS, environment(tmp_path, DEVICE="cuda"))
     assert said.splitlines() == ["['AutotopkWarning: nothing like']"] * 16
     assert len(list((tmp_path / "kernels").iterdir())) == 1
+
+
+SHARED = """
+extern "C" __global__ void KERNEL(const float* x, float* values, long long* indices, int cols) {
+  extern __shared__ float dynamic[];
+  __shared__ float fixed[1024];
+  int i = threadIdx.x;
+  fixed[i] = x[i], dynamic[12287 - i] = x[i];
+  __syncthreads();
+  values[cols - 1 - i] = fixed[i], indices[cols - 1 - i] = dynamic[12287 - i] == fixed[i];
+}
+"""
+
+
+def test_fixed_and_dynamic_shared_memory_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither is more than a block has without asking."""
+    package = tmp_path / "shared_of_test"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "reverse.cu").write_text(SHARED)
+    monkeypatch.syspath_prepend(tmp_path)
+    pointers: list[tuple[str, ParameterKind]] = [(name, "pointer") for name in ("x", "values", "indices")]
+    source = CudaSource("shared_of_test/reverse.cu", (), (*pointers, ("cols", "int32")), 64, "reverse", 48 << 10)
+    problem, x = Problem.contiguous(1, 64, 64), torch.randn(1, 64, device="cuda")
+    run = launch.bind(KernelProgram.of(source, Extent()), problem, device_of(x.device))
+    values, indices = run(x)
+    assert torch.equal(values, x.flip(1))
+    assert indices.all()
