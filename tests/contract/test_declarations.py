@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from autotopk import registry
+from autotopk.compilers import nvcc
 from autotopk.device import H100, Device, cpu_device
 from autotopk.errors import AutotopkWarning, UnsupportedProblemError
 from autotopk.files import write_atomically
@@ -228,7 +229,8 @@ FAMILIES = [
     ("block_radix", Problem.contiguous(1, 8192, 8192)),
     ("block_radix", Problem.contiguous(256, 151_936, 64, "bfloat16")),
     ("cluster_radix", Problem.contiguous(1, 131_072, 2048)),
-    ("cluster_radix", Problem.contiguous(1, 100_000_000, 32, "float64", sorted=False)),
+    ("split_radix", Problem.contiguous(1, 100_000_000, 32, "float64", sorted=False)),
+    ("split_radix", Problem.contiguous(1, 10_000_000, 100)),
 ]
 """What serves a problem on an H100 where nothing was measured."""
 
@@ -236,11 +238,15 @@ FAMILIES = [
 @pytest.mark.parametrize(("name", "problem"), FAMILIES, ids=str)
 def test_every_family_has_its_part(name: str, problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(radix, "reasons_unbuildable", list)
+    monkeypatch.setattr(nvcc, "reasons_missing", list)
     with pytest.warns(AutotopkWarning, match="nothing like"):
         assert dispatch.choose(problem, H100).strategy.name == name
 
 
-@pytest.mark.parametrize(("name", "problem"), [one for one in FAMILIES if "radix" in one[0]], ids=str)
+TILELANG = ("block_radix", "cluster_radix")
+
+
+@pytest.mark.parametrize(("name", "problem"), [one for one in FAMILIES if one[0] in TILELANG], ids=str)
 def test_without_a_compiler_only_kept_kernels_are_served_and_tuned(
     name: str, problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

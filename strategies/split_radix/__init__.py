@@ -1,0 +1,230 @@
+"""Rows of millions, each split over many blocks of the whole device: two launches, or one whose last block finishes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
+
+from autotopk.candidate import Knob
+from autotopk.compilers import nvcc
+from autotopk.compilers.cuda import CudaSource
+from autotopk.device import Device
+from autotopk.kernel import ParameterKind
+from autotopk.problem import ANSWERS, FLOAT_INF, Problem, power_of_two
+from autotopk.program import MAX_SCRATCH_BYTES, Extent, KernelProgram, Launch, Scratch
+from autotopk.strategy import Features, Strategy
+
+CAPACITIES = [1 << bits for bits in range(6, 16)]
+MAX_BLOCKS = 1024
+FINISHES = ("launch", "last")
+KNOBS: dict[str, Sequence[int | str]] = {
+    "threads": (32, 64, 128, 256, 512, 1024),
+    "loads": (1, 2, 4, 8),
+    "capacity": CAPACITIES,
+    "blocks": range(1, MAX_BLOCKS + 1),
+    "finish": FINISHES,
+}
+"""What kernels can be made for."""
+
+MAX_COLS = (1 << 31) - (1 << 20)
+"""Columns are counted in 32 bits, a little past the end of the row."""
+
+STATIC_BYTES = 4 << 10
+"""Shared memory of a block beside its list, or a little more."""
+
+FINISH = {"threads": 1024, "loads": 4, "capacity": 8192}
+"""Of the second launch, which has little to do; more capacity where k needs it."""
+
+MIN_PART = 32 << 10
+"""Bytes of a row that are worth a block of their own."""
+
+MIN_COLS = 1 << 16
+"""Shorter rows fit the registers of two blocks, which meet sooner in a cluster."""
+
+MIN_BYTES = 16 << 20  # a cluster and all blocks: 1x1,000,000 21.4 and 27.3 us, 16x1,048,576 126 and 94
+"""Smaller inputs are read before the blocks of the whole device have started and handed on what they found."""
+
+
+@dataclass(frozen=True)
+class SplitRadixConfig:
+    """How a row is split, and how a block reads its part. Raises ValueError for what no kernel has."""
+
+    blocks: int
+    """Parts of a row, each a block's."""
+    threads: int
+    """Threads of a block."""
+    loads: int
+    """Loads of 16 bytes that a thread has in flight."""
+    capacity: int
+    """Entries of a block's list, at least twice k."""
+    finish: str
+    """Who merges the parts: a second "launch", or the "last" block of a row to come."""
+
+    def __post_init__(self) -> None:
+        for knob in fields(self):
+            value, values = getattr(self, knob.name), KNOBS[knob.name]
+            if type(value) not in (int, str) or value not in values:
+                raise ValueError(f"{knob.name}={value!r} is not one of {', '.join(map(str, values))}")
+        if self.threads == 1024 and self.loads == 8:
+            raise ValueError("1024 threads have no registers for loads=8")
+
+
+class SplitRadix(Strategy):
+    """Exact, and the same on every run: of equal values, those of the lowest columns."""
+
+    name = "split_radix"
+    config_type = SplitRadixConfig
+    preference: ClassVar[int] = 25
+    features = Features(answers=frozenset(ANSWERS), device_types=frozenset({"cuda"}), capability=(8, 0))
+
+    def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
+        """Needs shared memory for twice k, and scratch memory for k of every row."""
+        reasons = []
+        if problem.cols < MIN_COLS:
+            reasons.append(f"rows of {problem.cols} are shorter than {MIN_COLS}")
+        if problem.cols > MAX_COLS:
+            reasons.append(f"rows of {problem.cols} are longer than {MAX_COLS}")
+        if problem.rows >= 1 << 31:
+            reasons.append(f"{problem.rows} rows are more than 32 bits count")
+        if problem.k > (most := most_capacity(problem, device) // 2):
+            reasons.append(f"k={problem.k} is above {most}")
+        if scratch_bytes(problem, 1) > MAX_SCRATCH_BYTES:
+            reasons.append(f"{problem.rows} rows of k={problem.k} need more scratch than {MAX_SCRATCH_BYTES} bytes")
+        return reasons
+
+    def reasons_unbuildable(self) -> list[str]:
+        """What nvcc lacks here."""
+        return nvcc.reasons_missing()
+
+    def valid(self, config: SplitRadixConfig, problem: Problem, device: Device) -> bool:
+        """Whatever fits."""
+        return (
+            2 * problem.k <= config.capacity <= most_capacity(problem, device)
+            and scratch_bytes(problem, config.blocks) <= MAX_SCRATCH_BYTES
+            and problem.rows * config.blocks < 1 << 31
+        )
+
+    def shortlist(self, problem: Problem, device: Device) -> Sequence[SplitRadixConfig]:
+        """Blocks for one or two waves over the device, in shapes that fill a processor; one point of small inputs."""
+        if not _suits(problem):
+            return [self._usual(problem, device)]
+        least = max(power_of_two(4 * problem.k), 1024)
+        found = [
+            SplitRadixConfig(blocks, threads, loads, capacity, finish)
+            for blocks in _splits(problem, device)[:2]
+            for threads, loads in (*(((256, 4),) if blocks == 1 else ()), (512, 4), (512, 8), (1024, 4))
+            for capacity in (least, 4 * least)
+            if capacity <= CAPACITIES[-1]
+            for finish in (FINISHES if blocks > 1 else FINISHES[1:])
+        ]
+        return [config for config in found if self.valid(config, problem, device)] or [self._usual(problem, device)]
+
+    def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
+        """Whole waves of blocks, lists from twice k on; of small inputs a few."""
+        least, suits = power_of_two(2 * problem.k), _suits(problem)
+        return {
+            "blocks": _splits(problem, device)[: None if suits else 2],
+            "threads": (256, 512, 1024) if suits else (256, 1024),
+            "loads": KNOBS["loads"] if suits else (4,),
+            "capacity": [size for size in CAPACITIES if max(least, 256) <= size <= (16 if suits else 4) * least],
+            "finish": FINISHES,
+        }
+
+    def heuristic(self, problem: Problem, device: Device) -> SplitRadixConfig | None:
+        """Where rows are long and too few to fill the device; None else, and where no kernel can be had."""
+        if problem.rows >= device.processors or not _suits(problem):
+            return None
+        config = self._usual(problem, device)
+        sources = self.program(config, problem, device).sources
+        available = not self.reasons_unbuildable() or all(one.cache_path(device.arch).exists() for one in sources)
+        return config if available else None
+
+    def _usual(self, problem: Problem, device: Device) -> SplitRadixConfig:
+        capacity = min(max(power_of_two(4 * problem.k), 2048), most_capacity(problem, device))
+        config = SplitRadixConfig(1, 1024, 4, capacity, "last")
+        fitting = [replace(config, blocks=blocks) for blocks in _splits(problem, device)]
+        return next((one for one in fitting if self.valid(one, problem, device)), config)
+
+    def program(self, config: SplitRadixConfig, problem: Problem, device: Device) -> KernelProgram:
+        """Scratch memory holds k keys and columns of every part, and the number of parts, or counters of arrivals."""
+        last = config.finish == "last"
+        places = (("rows", 1), ("k", 1))
+        state = Scratch("shared_state", Extent(4, (("rows", 1),)), zeroed=True) if last else None
+        launches = [Launch(_split(config, problem), (Extent(config.blocks, (("rows", 1),)),))]
+        if not last:
+            launches.append(Launch(_finish(problem, device), (Extent(1, (("rows", 1),)),)))
+        return KernelProgram(
+            launches=tuple(launches),
+            scratch=(
+                Scratch("found_keys", Extent(config.blocks * _key_bytes(problem), places)),
+                Scratch("found_columns", Extent(config.blocks * 4, places)),
+                state or Scratch("shared_state", Extent(4)),
+            ),
+        )
+
+
+def scratch_bytes(problem: Problem, blocks: int) -> int:
+    """Bytes of what all parts hand on, and of the counters."""
+    return problem.rows * (blocks * problem.k * (_key_bytes(problem) + 4) + 4)
+
+
+def most_capacity(problem: Problem, device: Device) -> int:
+    """Entries of the longest list that shared memory has room for."""
+    entries = (device.shared_bytes - STATIC_BYTES) // (_key_bytes(problem) + 4)
+    return max((size for size in CAPACITIES if size <= entries), default=0)
+
+
+def _suits(problem: Problem) -> bool:
+    """Whether the input is so large that all of the device should read it."""
+    return problem.rows * problem.cols * problem.itemsize >= MIN_BYTES
+
+
+def _key_bytes(problem: Problem) -> int:
+    return 8 if problem.itemsize == 8 else 4
+
+
+def _splits(problem: Problem, device: Device) -> list[int]:
+    """Parts of a row so that all blocks together are one, two or four to a processor, the first the usual one."""
+    longest = max(1, problem.cols * problem.itemsize // MIN_PART)
+    counts = [max(1, waves * device.processors // problem.rows) for waves in (1, 2, 4)]
+    return list(dict.fromkeys(min(count, longest, MAX_BLOCKS) for count in counts))
+
+
+def _split(config: SplitRadixConfig, problem: Problem) -> CudaSource:
+    last = config.finish == "last"
+    resident = max(1, (512 if config.loads == 8 else 1024) // config.threads)
+    constants = (("LAST", last), ("RESIDENT", resident))
+    return _source("split.cu", config.threads, config.loads, config.capacity, constants, problem)
+
+
+def _finish(problem: Problem, device: Device) -> CudaSource:
+    capacity = min(max(power_of_two(4 * problem.k), FINISH["capacity"]), most_capacity(problem, device))
+    return _source("finish.cu", FINISH["threads"], FINISH["loads"], capacity, (), problem)
+
+
+def _source(
+    file: str, threads: int, loads: int, capacity: int, constants: tuple[tuple[str, int], ...], problem: Problem
+) -> CudaSource:
+    operation = "topk_indices" if problem.answer == "indices" else "topk"
+    pointers = ("x", "found_keys", "found_columns", "shared_state", "values", "indices")
+    numbers = ("rows", "cols", "k", "smallest", "sorted") if file == "split.cu" else ("k", "sorted")
+    kinds: list[tuple[str, ParameterKind]] = [(name, "pointer") for name in pointers]
+    return CudaSource(
+        file=f"autotopk.strategies.split_radix/{file}",
+        constants=(
+            ("ELEMENT_BYTES", problem.itemsize),
+            ("FLOAT_INF", FLOAT_INF.get(problem.dtype, 0)),
+            ("SIGNED", problem.dtype.startswith("int")),
+            ("INDICES_ONLY", problem.answer == "indices"),
+            ("THREADS", threads),
+            ("LOADS", loads),
+            ("CAPACITY", capacity),
+            *constants,
+        ),
+        parameters=(*kinds, ("row_stride", "int64"), *((name, "int32") for name in numbers)),
+        threads=threads,
+        shared_bytes=capacity * (_key_bytes(problem) + 4),
+        symbol=f"autotopk_split_radix_{file.removesuffix('.cu')}_{operation}_{problem.dtype}",
+    )
+
+
+strategy = SplitRadix()

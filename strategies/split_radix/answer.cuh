@@ -1,0 +1,52 @@
+// Sorting the list's best, and writing the answer of a row.
+//
+// Compile-time: INDICES_ONLY (32-bit indices and no values).
+#pragma once
+#include "selection.cuh"
+
+#if INDICES_ONLY
+typedef int Index;
+#else
+typedef long long Index;
+#endif
+
+// Sort the first `count` entries with a bitonic network; ends with a barrier. Equal keys are in the order of columns.
+// Steps of up to 32 entries stay within what a warp handles, so that warps need not wait for each other.
+__device__ __forceinline__ void sort_list(List& list, unsigned count) {
+  unsigned size = 1;
+  while (size < count) size *= 2;
+  for (unsigned i = count + threadIdx.x; i < size; i += THREADS) list.keys[i] = 0, list.columns[i] = ~0u;
+  __syncthreads();
+  for (unsigned width = 2; width <= size; width *= 2) {
+    for (unsigned stride = width / 2; stride; stride /= 2) {
+#pragma unroll 1
+      for (unsigned pair = threadIdx.x; pair < size / 2; pair += THREADS) {
+        unsigned i = 2 * pair - (pair & (stride - 1)), j = i + stride;
+        Key a = list.keys[i], b = list.keys[j];
+        unsigned m = list.columns[i], n = list.columns[j];
+        bool better = b > a || (b == a && n < m);
+        if (better != ((i & width) == 0)) continue;
+        list.keys[i] = b, list.keys[j] = a;
+        list.columns[i] = n, list.columns[j] = m;
+      }
+      unsigned following = stride > 1 ? stride / 2 : width;
+      if (stride > 32 || following > 32) __syncthreads();
+      else __syncwarp();
+    }
+  }
+  __syncthreads();
+}
+
+// Write the best k of the list's `count` entries as the answer of a row; values are read anew, so that they have the
+// bits of the input.
+__device__ __forceinline__ void write_answer(List& list, unsigned count, unsigned k, bool sorted, const Element* row,
+                                             Element* values, Index* indices) {
+  if (count > k) tighten(list, count, k);
+  if (sorted) sort_list(list, k);
+#pragma unroll 2
+  for (unsigned i = threadIdx.x; i < k; i += THREADS) {
+    unsigned column = list.columns[i];
+    if (!INDICES_ONLY) values[i] = row[column];
+    indices[i] = Index(column);
+  }
+}

@@ -1,0 +1,173 @@
+// A part of a row as a stream: tiles of LOADS aligned loads of 16 bytes a thread, the next tile in flight while one is
+// looked at. The elements before the first aligned load and behind the last come with the first and the last tile.
+//
+// Compile-time: LOADS.
+#pragma once
+#include "best.cuh"
+
+constexpr int LINE = 128 / ELEMENT_BYTES;  // elements; parts begin at lines
+constexpr int ASKING = (LOADS * VECTOR + 31) / 32;
+constexpr unsigned EVERY = (1u << VECTOR) - 1;
+
+// What all threads know of a part; in shared memory, which has more room than registers.
+struct Span {
+  const Element* line;   // the line that the row begins in; positions are counted from it
+  unsigned skew;         // position of the row's first element
+  unsigned begin, end;   // positions of the part
+  unsigned first, last;  // its whole loads
+};
+
+struct RowPart {
+  const Span& span;
+  Order order;
+  unsigned tile;           // the next one
+  uint4 coming[LOADS];     // of the next tile
+  unsigned asking[ASKING];  // elements of the last tile's loads that are not stored yet, a bit each
+  bool edge;               // likewise, of the element of this thread at the part's edges
+
+  __device__ __forceinline__ unsigned size() const { return span.end - span.begin; }
+  __device__ __forceinline__ unsigned tiles() const {
+    return span.first < span.last ? (span.last - span.first + LOADS * THREADS - 1) / (LOADS * THREADS) : 1;
+  }
+  __device__ __forceinline__ bool more() const { return tile < tiles(); }
+
+  __device__ __forceinline__ unsigned at(unsigned number, int load) const {
+    return span.first + (number * LOADS + load) * THREADS + threadIdx.x;
+  }
+
+  __device__ __forceinline__ uint4 load(unsigned position) const {
+    const uint4* loads = reinterpret_cast<const uint4*>(span.line);
+    return position < span.last ? __ldcs(loads + position) : make_uint4(0, 0, 0, 0);
+  }
+
+  __device__ __forceinline__ void fetch() {
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) coming[i] = load(at(tile, i));
+  }
+
+  __device__ __forceinline__ void start() {
+    tile = 0;
+    fetch();
+  }
+
+  // One aligned pair of loads a thread, evenly over the part: 32 bytes are what memory delivers.
+  __device__ __forceinline__ unsigned sample(List& list) const {
+    constexpr unsigned MOST = CAPACITY / (2 * VECTOR) < THREADS ? CAPACITY / (2 * VECTOR) : THREADS;
+    unsigned from = (span.first + 1) / 2, pairs = span.last / 2 > from ? span.last / 2 - from : 0;
+    unsigned count = min(pairs, MOST);
+    if (threadIdx.x < count) {
+      const unsigned pair = from + unsigned((unsigned long long)threadIdx.x * pairs / count);
+      const uint4 low = load(2 * pair), high = load(2 * pair + 1);
+#pragma unroll
+      for (int i = 0; i < VECTOR; i++) {  // neighbouring threads write neighbouring words
+        list.keys[(2 * i) * count + threadIdx.x] = key_of(element(low, i), order);
+        list.keys[(2 * i + 1) * count + threadIdx.x] = key_of(element(high, i), order);
+      }
+    }
+    return 2 * VECTOR * count;
+  }
+
+  __device__ __forceinline__ bool offer(List& list, Cut cut) {
+    const Number bound = bound_of(cut.place ? cut.key + 1 : cut.key, order);
+#pragma unroll
+    for (int i = 0; i < ASKING; i++) asking[i] = 0;
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) {
+      const uint4 bits = coming[i], turned = flipped(bits, order);
+      coming[i] = load(at(tile + 1, i));
+      bool any = false;
+#pragma unroll
+      for (int e = 0; e < VECTOR; e++) any |= !(number_of(element(turned, e)) < bound);
+      any = any && at(tile, i) < span.last;
+      if (__any_sync(~0u, any)) keep_asking(i, offer_load(list, bits, at(tile, i), any ? EVERY : 0, cut));
+    }
+    edge = edge_at() < span.end;
+    offer_edge(list, cut);
+    tile++;
+    return asks();
+  }
+
+  // What is not stored is read once more, and so is the next tile: no register holds an element meanwhile.
+  __device__ __forceinline__ bool offer_again(List& list, Cut cut) {
+    tile--;
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) {
+      unsigned& word = asking[i * VECTOR / 32];
+      unsigned asks = word >> (i * VECTOR % 32) & EVERY;
+      word ^= asks << (i * VECTOR % 32);
+      if (__any_sync(~0u, asks)) keep_asking(i, offer_load(list, load(at(tile, i)), at(tile, i), asks, cut));
+    }
+    offer_edge(list, cut);
+    tile++;
+    fetch();
+    return asks();
+  }
+
+  __device__ __forceinline__ void keep_asking(int load, unsigned elements) {
+    asking[load * VECTOR / 32] |= elements << (load * VECTOR % 32);
+  }
+
+  __device__ __forceinline__ bool asks() const {
+    bool any = edge;
+#pragma unroll
+    for (int i = 0; i < ASKING; i++) any |= asking[i] != 0;
+    return any;
+  }
+
+  // The position of this thread's element at the edges that come with the tile; the part's end where it has none.
+  __device__ __forceinline__ unsigned edge_at() const {
+    unsigned head = min(span.first * VECTOR, span.end), rest = max(head, span.last * VECTOR);
+    unsigned position = threadIdx.x < 16 ? span.begin + threadIdx.x : rest + threadIdx.x - 16;
+    bool has = threadIdx.x < 16 ? tile == 0 && position < head : threadIdx.x < 32 && tile + 1 == tiles();
+    return has ? position : span.end;
+  }
+
+  __device__ __forceinline__ void offer_edge(List& list, Cut cut) {
+    if (warp_of()) return;
+    unsigned position = edge_at();
+    edge = ::offer(list, edge, edge ? key_of(span.line[position], order) : Key(0), position - span.skew, cut);
+  }
+
+  // Store those of a load's elements that ask and that the cut chooses. Returns those for which there was no room.
+  __device__ __forceinline__ unsigned offer_load(List& list, uint4 bits, unsigned position, unsigned asks, Cut cut) {
+    unsigned column = position * VECTOR - span.skew, passing = 0;
+#pragma unroll
+    for (int e = 0; e < VECTOR; e++)
+      passing |= unsigned(chosen(key_of(element(bits, e), order), column + e, cut)) << e;
+    passing &= asks;
+    unsigned slot = reserve(list, __popc(passing)), left = passing;
+    for (unsigned rest = passing; rest && slot < CAPACITY; rest &= rest - 1, slot++) {
+      int e = __ffs(rest) - 1;
+      list.keys[slot] = key_of(element(bits, e), order), list.columns[slot] = column + e;
+      left ^= 1u << e;
+    }
+    return left;
+  }
+};
+
+struct Row {
+  const Element* data;
+  unsigned cols;
+  Order order;
+
+  // Elements of the line that the row begins in, before the row.
+  __device__ __forceinline__ unsigned skew() const {
+    return unsigned(reinterpret_cast<unsigned long long>(data) % 128 / ELEMENT_BYTES);
+  }
+
+  // Where part `number` of `parts` begins, as a position; that is also where the one before ends. Later ones are empty.
+  __device__ __forceinline__ unsigned begin(unsigned number, unsigned parts) const {
+    unsigned total = cols + skew(), size = ((total + LINE - 1) / LINE + parts - 1) / parts * LINE;
+    return number ? min(number * size, total) : skew();
+  }
+
+  // Part `number` of `parts`, by one thread.
+  __device__ __forceinline__ void find_part(Span& span, unsigned number, unsigned parts) const {
+    span.skew = skew();
+    span.line = data - span.skew;
+    span.begin = begin(number, parts);
+    span.end = begin(number + 1, parts);
+    span.first = (span.begin + VECTOR - 1) / VECTOR;
+    span.last = span.end / VECTOR;
+  }
+};
