@@ -27,6 +27,9 @@ from autotopk.tuning_db.records import Status
 COMPILE_S = 120.0
 """Longest wait for the next kernel to be finished."""
 
+PREPARE_S = 3600.0
+"""The same while a library is being prepared, whose own compiler may take long; the budget may end sooner."""
+
 
 @dataclass(frozen=True, slots=True)
 class Build:
@@ -115,8 +118,10 @@ class CompilePool:
             waited = {future for started in pending.values() for future in started.kernels if not future.done()}
             left = until - time.monotonic()
             if waited:
-                done, _ = wait(waited, timeout=max(0.0, min(COMPILE_S, left)), return_when=FIRST_COMPLETED)
-                if not done and left <= COMPILE_S:
+                library = any(isinstance(started.program, HostProgram) for started in pending.values())
+                longest = PREPARE_S if library else COMPILE_S
+                done, _ = wait(waited, timeout=max(0.0, min(longest, left)), return_when=FIRST_COMPLETED)
+                if not done and left <= longest:
                     return
                 if not done:
                     yield from ((one, started.build([_TOO_LONG])) for one, started in pending.items())

@@ -5,6 +5,7 @@ Imported in the processes of a compile pool, it registers itself.
 
 import multiprocessing
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,7 @@ def library(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def prepare() -> None:
+    time.sleep(3)
     note("prepare")
 
 

@@ -10,6 +10,7 @@ import pytest
 from autotopk import registry
 from autotopk.device import H100
 from autotopk.problem import Problem
+from autotopk.tuning import compile_pool
 from autotopk.tuning.candidates import program_of
 from autotopk.tuning.compile_pool import Build, CompilePool
 from tests.tuning import built
@@ -18,8 +19,9 @@ PROBLEM = Problem.contiguous(4, 64, 3)
 
 
 @pytest.fixture
-def builds(cache_dir: Path) -> Iterator[dict[str, Build]]:
-    """How every configuration ended, asked for in two goes."""
+def builds(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Build]]:
+    """How every configuration ended, asked for in two goes; a library takes longer than any kernel may."""
+    monkeypatch.setattr(compile_pool, "COMPILE_S", 2.0)
     cache_dir.mkdir()
     registry.register(built.strategy)
     candidates = [built.strategy.candidate(config) for config in built.strategy.shortlist(PROBLEM, H100)]
