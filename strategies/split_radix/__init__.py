@@ -206,7 +206,7 @@ def _source(
 ) -> CudaSource:
     operation = "topk_indices" if problem.answer == "indices" else "topk"
     pointers = ("x", "found_keys", "found_columns", "shared_state", "values", "indices")
-    numbers = ("rows", "cols", "k", "smallest", "sorted") if file == "split.cu" else ("k", "sorted")
+    numbers = ("rows", "cols", "k", "smallest") if file == "split.cu" else ("k",)
     kinds: list[tuple[str, ParameterKind]] = [(name, "pointer") for name in pointers]
     return CudaSource(
         file=f"autotopk.strategies.split_radix/{file}",

@@ -37,12 +37,12 @@ __device__ __forceinline__ void sort_list(List& list, unsigned count) {
   __syncthreads();
 }
 
-// Write the best k of the list's `count` entries as the answer of a row; values are read anew, so that they have the
-// bits of the input.
-__device__ __forceinline__ void write_answer(List& list, unsigned count, unsigned k, bool sorted, const Element* row,
+// Write the best k of the list's `count` entries as the answer of a row, in order whether or not that is asked for: the
+// list's own order differs from run to run. Values are read anew, so that they have the bits of the input.
+__device__ __forceinline__ void write_answer(List& list, unsigned count, unsigned k, const Element* row,
                                              Element* values, Index* indices) {
   if (count > k) tighten(list, count, k);
-  if (sorted) sort_list(list, k);
+  sort_list(list, k);
 #pragma unroll 2
   for (unsigned i = threadIdx.x; i < k; i += THREADS) {
     unsigned column = list.columns[i];

@@ -6,7 +6,7 @@
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     KERNEL(const Element* __restrict__ x, Key* found_keys, unsigned* found_columns, const unsigned* shared_state,
-           Element* __restrict__ values, Index* __restrict__ indices, long long row_stride, int k, int sorted) {
+           Element* __restrict__ values, Index* __restrict__ indices, long long row_stride, int k) {
   extern __shared__ __align__(16) unsigned char memory[];
   __shared__ __align__(16) Counters counters;
   const unsigned row = blockIdx.x, parts = *shared_state;
@@ -15,5 +15,5 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   Candidates candidates = {found};
   unsigned count = best(list, candidates, unsigned(k));
   const unsigned long long at = (unsigned long long)row * k;
-  write_answer(list, count, k, sorted, x + row * row_stride, values + at, indices + at);
+  write_answer(list, count, k, x + row * row_stride, values + at, indices + at);
 }

@@ -24,7 +24,7 @@ __device__ __forceinline__ bool comes_last(Counters& counters, unsigned* arrived
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     KERNEL(const Element* __restrict__ x, Key* found_keys, unsigned* found_columns, unsigned* shared_state,
            Element* __restrict__ values, Index* __restrict__ indices, long long row_stride, int rows, int cols, int k,
-           int smallest, int sorted) {
+           int smallest) {
   extern __shared__ __align__(16) unsigned char memory[];
   __shared__ __align__(16) Counters counters;
   __shared__ __align__(16) Span span;
@@ -57,6 +57,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   }
 #if LAST
   const unsigned long long at = (unsigned long long)row * k;
-  write_answer(list, count, k, sorted, data.data, values + at, indices + at);
+  write_answer(list, count, k, data.data, values + at, indices + at);
 #endif
 }
