@@ -26,8 +26,6 @@ PROCESSES = 15
 
 Sweep = Mapping[Workload, Ratios]
 
-recorded = pytest.mark.skipif(not FILE.exists(), reason="no sweep was published yet")
-
 
 @cache
 def published() -> tuple[Sweep, Device]:
@@ -53,19 +51,16 @@ def mean_regret_of_full(swept: Sweep, device: Device, seeds: int) -> float:
     return geometric_mean(regrets)
 
 
-@recorded
 def test_the_published_sweep_is_of_the_whole_tag() -> None:
     swept, _ = published()
     assert set(swept) == set(tagged("sweep"))
 
 
-@recorded
 def test_quick_is_within_2_percent_of_the_best() -> None:
     swept, device = published()
     assert geometric_mean(regret_of_quick(*one, device) for one in swept.items()) <= 0.02
 
 
-@recorded
 def test_full_is_within_1_percent_of_the_best() -> None:
     swept, device = published()
     assert mean_regret_of_full(swept, device, seeds=3) <= 0.01
