@@ -19,12 +19,13 @@ from autotopk.strategy import Config, Strategy
 pytestmark = pytest.mark.gpu
 
 K = 300
-SHAPES = ((1, 3_000_000), (5, 700_001))
+SHAPES = ((1, 5_000_000), (7, 700_001))
+"""Large enough for every way to split them."""
 
 
 def programs() -> Iterator[tuple[Strategy, Config]]:
     """One configuration of every strategy for each set of scratch that its programs declare, and number of launches."""
-    problem = Problem.contiguous(1, 3_000_000, K)
+    problem = Problem.contiguous(*SHAPES[0], K)
     for strategy in registry.available():
         if strategy.reasons_unable(problem, H100):
             continue
@@ -120,8 +121,8 @@ def test_what_must_be_zero_is_zero_again(program: tuple[Strategy, Config]) -> No
 
 def test_garbage_may_be_anything(program: tuple[Strategy, Config]) -> None:
     """The allocator's memory is filled with ones before each call."""
-    run = bound(program, 1, 3_000_000)
-    for x, expected in questions(run, 1, 3_000_000):
+    run = bound(program, *SHAPES[0])
+    for x, expected in questions(run, *SHAPES[0]):
         torch.cuda.empty_cache()
         filling = [torch.full((size,), 0xFF, dtype=torch.uint8, device="cuda") for size in (1 << 20, 32 << 20)]
         del filling
