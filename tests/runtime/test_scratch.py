@@ -1,5 +1,6 @@
 """Programs of several launches: where scratch is, what it costs, and to whom it belongs."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -126,6 +127,16 @@ def test_a_stream_keeps_its_buffer_and_shares_it_with_none(zeros: list[Tensor]) 
     assert len(zeros) == 4
 
 
+def test_threads_share_none(zeros: list[Tensor]) -> None:
+    """Launches of two programs may mix in one stream."""
+    mine = scratch.zeroed(0, 11, 256)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(scratch.zeroed, 0, 11, 256).result()
+        pool.submit(scratch.drop, 0, 11).result()
+    assert other is not mine
+    assert scratch.zeroed(0, 11, 256) is mine
+
+
 def test_a_failure_drops_the_buffer_of_its_stream_alone(zeros: list[Tensor]) -> None:
     mine, other = scratch.zeroed(0, 11, 256), scratch.zeroed(0, 12, 256)
     scratch.drop(0, 11)
@@ -143,6 +154,6 @@ def test_a_captured_call_gets_its_own(zeros: list[Tensor], monkeypatch: pytest.M
 
 
 def test_streams_without_end_do_not_pile_up(zeros: list[Tensor]) -> None:
-    for stream in range(3 * scratch.MAX_STREAMS):
+    for stream in range(3 * scratch.MAX_BUFFERS):
         scratch.zeroed(0, stream, 256)
-    assert len(scratch._kept) <= scratch.MAX_STREAMS
+    assert len(scratch._kept) <= scratch.MAX_BUFFERS
