@@ -140,6 +140,22 @@ def test_a_strategy_is_asked_for_the_form_that_it_can_write(monkeypatch: pytest.
         autotopk.reload()
 
 
+def test_a_strategy_is_never_asked_for_a_form_that_it_cannot_write(
+    planted: Planted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, program = [], planted.program
+
+    def noted(config: PlantedConfig, problem: Problem, device: Device) -> HostProgram:
+        asked.append(problem.answer)
+        return program(config, problem, device)
+
+    monkeypatch.setattr(planted, "program", noted)
+    for ours, _ in OPERATIONS.values():
+        ours(X, 9, -1, True, True)
+    assert asked == ["pairs"] * len(OPERATIONS)
+    default.plans("kth").clear()
+
+
 @pytest.mark.parametrize("name", ["topk", "topk_indices"])
 def test_indices_of_a_library_are_converted(name: str, planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     """A library may return int32 where int64 is asked for."""
