@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch import topk as torch_topk
 
 import autotopk
 from autotopk.device import device_of
@@ -81,7 +82,7 @@ def bench(workload: Workload, device: torch.device) -> Row:
     """Time and check one workload."""
     problem = workload.problem(device.type)
     ours: timing.Run = partial(autotopk.topk, k=workload.k, sorted=workload.sorted)
-    torchs: timing.Run = partial(torch.topk, k=workload.k, sorted=workload.sorted)
+    torchs: timing.Run = partial(torch_topk, k=workload.k, sorted=workload.sorted)
     problems = tuple(_problems(ours, workload, device))
     choice = autotopk.explain_problem(problem, device_of(device)).choice
     xs = timing.random_inputs(problem, device)

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch import topk as torch_topk
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Bytes of an element to the integer dtype that its bits are compared as."""
@@ -28,7 +29,7 @@ def problems_with(
     proportional to `x`. Raises what torch.topk raises for the same arguments.
     """
     x = x.detach()
-    expected = torch.topk(x, k, dim, largest, True).values
+    expected = torch_topk(x, k, dim, largest, True).values
     problems = [
         *_layout_problems("values", values, expected.shape, x.dtype, x.device),
         *_layout_problems("indices", indices, expected.shape, torch.int64, x.device),

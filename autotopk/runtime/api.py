@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch import topk as torch_topk
 
 from autotopk.runtime import operations
 from autotopk.runtime.operations import Operation
@@ -82,7 +83,7 @@ def _topk_into(out: tuple[Tensor, Tensor], input: Tensor, k: int, dim: int, larg
             out[0].copy_(values)
             out[1].copy_(indices)
             return _ResultOut(out)
-    return torch.topk(input, k, dim, largest, sorted, out=out)
+    return torch_topk(input, k, dim, largest, sorted, out=out)
 
 
 def _fits_plainly(out: tuple[Tensor, Tensor], input: Tensor) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
+from torch import topk as torch_topk  # as it is now: programs may bind torch.topk to ours
 
 from autotopk.device import Device, device_of
 from autotopk.errors import AutotopkWarning
@@ -126,7 +127,7 @@ class Operation:
 
     def of_torch(self, input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> Any:
         """The result by way of torch.topk."""
-        pairs = torch.topk(input, k, dim, largest, sorted)
+        pairs = torch_topk(input, k, dim, largest, sorted)
         if self._longest is not None and input.dim() and input.shape[dim] > self._longest:
             raise OverflowError(f"dimension {dim} is {input.shape[dim]} long, {self.name} counts to {self._longest}")
         return pairs if self._of_torch is None else self._of_torch(pairs)
@@ -135,7 +136,7 @@ class Operation:
         rows = View.of(input, k, dim, largest, sorted)
         if rows is None or (self._longest is not None and rows.problem.cols > self._longest):
             return Plan(lambda x: self.of_torch(x, k, dim, largest, sorted), None, None)
-        torchs = Plan(lambda x: torch.topk(x, k, dim, largest, sorted), self._of_torch, None)
+        torchs = Plan(lambda x: torch_topk(x, k, dim, largest, sorted), self._of_torch, None)
         device = device_of(input.device)
         try:
             for view in rows.ways(input):

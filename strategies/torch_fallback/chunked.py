@@ -1,12 +1,12 @@
 """Top-k of (rows, cols) matrices by torch operators alone."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, topk
 
 
 def torch_topk(x: Tensor, *, k: int, largest: bool, sorted: bool) -> tuple[Tensor, Tensor]:
     """torch.topk itself."""
-    values, indices = torch.topk(x, k, dim=-1, largest=largest, sorted=sorted)
+    values, indices = topk(x, k, dim=-1, largest=largest, sorted=sorted)
     return values, indices
 
 
@@ -25,12 +25,12 @@ def chunked_topk(x: Tensor, *, k: int, largest: bool, sorted: bool, chunk: int) 
     chunks = cols // chunk
     whole = chunks * chunk
     # (rows, chunks, k), as views where x is contiguous along its columns
-    values, indices = torch.topk(x[:, :whole].unflatten(1, (chunks, chunk)), k, dim=-1, largest=largest, sorted=False)
+    values, indices = topk(x[:, :whole].unflatten(1, (chunks, chunk)), k, dim=-1, largest=largest, sorted=False)
     indices += torch.arange(0, whole, chunk, device=x.device).view(1, chunks, 1)
     values, indices = values.flatten(1), indices.flatten(1)
     if tail := cols - whole:
-        tail_values, tail_indices = torch.topk(x[:, whole:], min(k, tail), dim=-1, largest=largest, sorted=False)
+        tail_values, tail_indices = topk(x[:, whole:], min(k, tail), dim=-1, largest=largest, sorted=False)
         values = torch.cat((values, tail_values), dim=1)
         indices = torch.cat((indices, tail_indices + whole), dim=1)
-    values, picked = torch.topk(values, k, dim=-1, largest=largest, sorted=sorted)
+    values, picked = topk(values, k, dim=-1, largest=largest, sorted=sorted)
     return values, indices.gather(1, picked)

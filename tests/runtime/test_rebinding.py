@@ -1,0 +1,33 @@
+"""A program may bind torch.topk to ours, and nothing calls itself for ever."""
+
+from pathlib import Path
+
+from autotopk.tuning_db import artifact
+from tests.runtime.winners import CHUNKED, environment, python, winner
+
+REBOUND = """
+import torch, autotopk, warnings
+warnings.simplefilter("ignore")
+plain = torch.topk
+torch.topk = autotopk.topk
+for x, k in ((torch.randn(4, 9), 3), (torch.randn(()), 1), (torch.randn(3, 0), 0), (torch.randn(2, 5000), 20)):
+    assert all(map(torch.equal, torch.topk(x, k), plain(x, k)))
+    assert torch.equal(autotopk.topk_indices(x, k), plain(x, k).indices.to(torch.int32))
+weights = torch.randn(4, 9, requires_grad=True)
+torch.topk(weights, 3).values.sum().backward()
+assert weights.grad.sum() == 12
+out = torch.empty(4, 3), torch.empty(4, 3, dtype=torch.int64)
+torch.topk(weights.detach(), 3, out=out)
+assert torch.equal(out[0], plain(weights, 3).values)
+try:
+    torch.topk(weights, 10)
+except RuntimeError as error:
+    print("out of range" in str(error))
+"""
+
+
+def test_torch_topk_may_be_bound_to_ours(tmp_path: Path) -> None:
+    """With a winner of chunks, which calls torch's own."""
+    path = tmp_path / "winners.sqlite"
+    artifact.publish([winner(2, 5000, 20, CHUNKED)], path)
+    assert python(REBOUND, environment(tmp_path / "cache", AUTOTOPK_DB=str(path))) == "True\n"
