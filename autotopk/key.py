@@ -1,5 +1,6 @@
 """What winners are stored under, and how near two of them are. The only place that buckets."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf, log2
 
@@ -31,6 +32,18 @@ class TuningKey:
     def bucket(self) -> "TuningKey":
         """The key with rows, cols and k rounded to the nearest power of two in log space."""
         return replace(self, rows=_round(self.rows), cols=_round(self.cols), k=_round(self.k))
+
+    def buckets_within(self, radius: float) -> "Iterator[TuningKey]":
+        """The buckets of all keys that may be within so many doublings."""
+        centre = self.bucket()
+        reach = int(radius + 3)  # rounding moves rows, cols and k of either key by at most half a doubling each
+        rows, cols, k = (size.bit_length() - 1 for size in (centre.rows, centre.cols, centre.k))
+        for row_exponent in range(max(0, rows - reach), rows + reach + 1):
+            left = reach - abs(row_exponent - rows)
+            for col_exponent in range(max(0, cols - left), cols + left + 1):
+                rest = left - abs(col_exponent - cols)
+                for k_exponent in range(max(0, k - rest), k + rest + 1):
+                    yield TuningKey(self.dtype, 1 << row_exponent, 1 << col_exponent, 1 << k_exponent, self.sorted)
 
     def distance(self, other: "TuningKey") -> float:
         """Doublings between two keys; infinite across dtypes and orders."""

@@ -22,7 +22,7 @@ from autotopk import registry, settings
 from autotopk.candidate import Candidate
 from autotopk.device import Device
 from autotopk.errors import AutotopkWarning, UnknownStrategyError, UnsupportedProblemError
-from autotopk.key import NEIGHBOUR_RADIUS, TuningKey
+from autotopk.key import TuningKey
 from autotopk.problem import Problem
 from autotopk.program import Program
 from autotopk.runtime.state import Runtime, default
@@ -84,17 +84,11 @@ def choices(
     if exact:
         yield from _measured("exact", exact, problem, device, rejected, runtime)
     # 3. bucket
-    bucket = winners.by_bucket.get(key.bucket(), ())
-    for winner in sorted(bucket, key=lambda winner: key.distance(winner.key)):
-        if winner.key != key:
-            yield from _measured("bucket", winner, problem, device, rejected, runtime)
+    for winner in winners.like(key):
+        yield from _measured("bucket", winner, problem, device, rejected, runtime)
     # 4. neighbour
-    near = ((key.distance(winner.key), winner) for winner in winners.by_key.values())
-    for distance, winner in sorted(near, key=lambda pair: pair[0]):
-        if distance > NEIGHBOUR_RADIUS:
-            break
-        if winner.key != key and winner not in bucket:
-            yield from _measured("neighbour", winner, problem, device, rejected, runtime)
+    for winner in winners.near(key):
+        yield from _measured("neighbour", winner, problem, device, rejected, runtime)
     # 5. heuristic
     runtime.misses.note(key, device)
     for strategy in registry.available():

@@ -2,13 +2,14 @@
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop
 from pathlib import Path
 
 from autotopk import registry, settings
 from autotopk.errors import ArtifactError, AutotopkWarning, BuildError
-from autotopk.key import TuningKey
+from autotopk.key import NEIGHBOUR_RADIUS, TuningKey
 from autotopk.problem import Problem
 from autotopk.program import HostProgram
 from autotopk.tuning_db.records import Winner
@@ -16,18 +17,37 @@ from autotopk.tuning_db.records import Winner
 
 @dataclass(frozen=True)
 class Winners:
-    """The winners of one device, by key and by bucket."""
+    """The winners of one device, by key and by bucket, each in the order of the layers."""
 
     by_key: Mapping[TuningKey, Winner] = field(default_factory=dict)
-    by_bucket: Mapping[TuningKey, tuple[Winner, ...]] = field(default_factory=dict)
+    by_bucket: Mapping[TuningKey, Sequence[Winner]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, by_key: Mapping[TuningKey, Winner]) -> "Winners":
         """Also by bucket."""
-        buckets: dict[TuningKey, tuple[Winner, ...]] = {}
+        buckets: dict[TuningKey, list[Winner]] = {}
         for key, winner in by_key.items():
-            buckets[key.bucket()] = (*buckets.get(key.bucket(), ()), winner)
+            buckets.setdefault(key.bucket(), []).append(winner)
         return cls(by_key, buckets)
+
+    def like(self, key: TuningKey) -> list[Winner]:
+        """The others in the key's bucket, the nearest first."""
+        found = [winner for winner in self.by_bucket.get(key.bucket(), ()) if winner.key != key]
+        return sorted(found, key=lambda winner: key.distance(winner.key))
+
+    def near(self, key: TuningKey) -> Iterator[Winner]:
+        """Those of other buckets within `NEIGHBOUR_RADIUS`, the nearest first.
+
+        Looks into the few hundred buckets that may hold one, however many winners there are.
+        """
+        own = key.bucket()
+        buckets = [self.by_bucket.get(bucket, ()) for bucket in key.buckets_within(NEIGHBOUR_RADIUS) if bucket != own]
+        winners = [winner for bucket in buckets for winner in bucket]
+        distances = ((key.distance(winner.key), at) for at, winner in enumerate(winners))
+        heap = [one for one in distances if one[0] <= NEIGHBOUR_RADIUS]
+        heapify(heap)
+        while heap:
+            yield winners[heappop(heap)[1]]
 
 
 NONE = Winners()
