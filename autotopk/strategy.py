@@ -7,8 +7,9 @@ Third parties register theirs in the entry-point group `autotopk.strategies`.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cache
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from autotopk.candidate import Candidate, Knob, knobs_json, parse_knobs
 from autotopk.device import Device
@@ -18,6 +19,8 @@ from autotopk.program import Program
 
 Config = Any
 """A frozen dataclass of plain values (int, str, bool, float): the knobs of one strategy."""
+
+KNOB_TYPES = (int, str, bool, float)
 
 RENAMED = {
     "space": "the method is called shortlist now",
@@ -145,10 +148,28 @@ class Strategy(ABC):
     def parse_config(self, text: str) -> Config:
         """The configuration of a `Candidate`. Raises UnsupportedProblemError on unknown, missing or bad knobs."""
         try:
-            knobs = parse_knobs(text)
-            declared = {field.name for field in fields(self.config_type)}
-            if set(knobs) != declared:
+            knobs, declared = parse_knobs(text), _declared(self.config_type)
+            if set(knobs) != set(declared):
                 raise ValueError(f"knobs are {sorted(declared)}")
+            for name, value in knobs.items():
+                if type(value) not in declared[name]:
+                    raise ValueError(f"{name}={value!r} is no {' or '.join(one.__name__ for one in declared[name])}")
             return self.config_type(**knobs)
         except (ValueError, TypeError) as error:
             raise UnsupportedProblemError(f"{text!r} is no configuration of {self.name}: {error}") from error
+
+
+@cache
+def _declared(config_type: type) -> dict[str, tuple[type, ...]]:
+    """The very types of every knob's values: 512.0 is no int, and neither is True."""
+    try:
+        annotations = get_type_hints(config_type)
+    except NameError:  # names that only a type checker knows
+        annotations = {}
+    return {field.name: _types(annotations.get(field.name)) for field in fields(config_type)}
+
+
+def _types(annotation: Any) -> tuple[type, ...]:
+    if get_origin(annotation) is Literal:
+        return tuple(dict.fromkeys(map(type, get_args(annotation))))
+    return (annotation,) if annotation in KNOB_TYPES else KNOB_TYPES

@@ -71,7 +71,7 @@ class MaskedArgmax(Strategy):
 
     def valid(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> bool:
         """Any layout whose registers suffice."""
-        return config.warps in MAX_KEY_REGISTERS and _fits(config, problem)
+        return config.rows_per_program in ROWS and config.warps in MAX_KEY_REGISTERS and _fits(config, problem)
 
     def heuristic(self, problem: Problem, device: Device) -> MaskedArgmaxConfig | None:
         """As few warps a row as hold it, while k rounds over it cost no more than torch.topk."""

@@ -5,13 +5,15 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from itertools import groupby, product
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from autotopk import registry
+from autotopk.candidate import Knob, knobs_json
 from autotopk.compilers import nvcc
 from autotopk.device import H100, Device, cpu_device
 from autotopk.errors import AutotopkWarning, UnsupportedProblemError
@@ -20,7 +22,7 @@ from autotopk.problem import ANSWERS, DTYPE_BYTES, MemoryLayout, Problem
 from autotopk.program import MAX_SCRATCH_BYTES, HostProgram, KernelProgram
 from autotopk.runtime import dispatch
 from autotopk.strategies._radix import strategy as radix
-from autotopk.strategy import Features, Strategy
+from autotopk.strategy import KNOB_TYPES, Features, Strategy, _declared
 from autotopk.tuning.candidates import candidates, unbuildable
 from autotopk.workloads import tagged
 
@@ -189,6 +191,41 @@ def test_foreign_configs_are_refused(strategy: Strategy) -> None:
         strategy.parse_config("{")
 
 
+ODD: tuple[Knob, ...] = (0, -1, 3, 2.0, 0.5, 10**400, True, "a", "2", "")
+"""Values of a knob as a file may hold them."""
+
+
+def test_odd_values_of_a_knob_are_refused(strategy: Strategy) -> None:
+    """When they are parsed, or as no configuration for the problem; what passes has a program, and the very types."""
+    problem, device = next(able(strategy))
+    good = strategy.candidate(strategy.shortlist(problem, device)[0]).knobs
+    for name, odd in product(good, ODD):
+        try:
+            config = strategy.parse_config(knobs_json({**good, name: odd}))
+        except UnsupportedProblemError:
+            continue
+        assert all(type(getattr(config, one)) is type(value) for one, value in good.items()), config
+        if strategy.valid(config, problem, device):
+            assert odd in (3, True) or odd == good[name], config
+            assert strategy.program(config, problem, device).source_digest(problem, device.arch)
+
+
+@dataclass(frozen=True)
+class Loose:
+    """As a third party may declare it."""
+
+    size: "int | None"
+    name: "Literal['a', 'b']"
+    share: float
+    other: "Unknown"  # type: ignore[name-defined]  # noqa: F821
+
+
+def test_types_that_cannot_be_told_allow_every_knob() -> None:
+    assert set(_declared(Loose)) == {"size", "name", "share", "other"}
+    assert set(_declared(Loose).values()) == {KNOB_TYPES}
+    assert _declared(registry.get("torch_fallback").config_type) == {"method": (str,), "chunk": (int,)}
+
+
 def test_programs_fit_a_launch(strategy: Strategy) -> None:
     for problem, device in able(strategy):
         for config in strategy.shortlist(problem, device):
@@ -283,6 +320,7 @@ PURE = """
 import sys
 import tempfile
 from autotopk import registry
+from autotopk.candidate import Knob, knobs_json
 from autotopk.device import H100
 from autotopk.problem import Problem
 strategy, problem = registry.get(sys.argv[1]), Problem.contiguous(64, 128, 5)
