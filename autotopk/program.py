@@ -8,6 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from autotopk.errors import BuildError
 from autotopk.identity import Identity, digest, python_digest
 from autotopk.kernel import KernelSource, distribution_version, scalars
 from autotopk.problem import Problem
@@ -36,6 +37,10 @@ class HostProgram:
     def sources(self) -> tuple[KernelSource, ...]:
         """Nothing is compiled."""
         return ()
+
+    def is_cached(self, arch: int) -> bool:
+        """There is nothing to compile."""
+        return True
 
     def scratch_bytes(self, problem: Problem) -> int:
         """Operators allocate what they need; that is not known."""
@@ -124,6 +129,13 @@ class KernelProgram:
     def sources(self) -> tuple[KernelSource, ...]:
         """What is compiled, launch by launch."""
         return tuple(launch.source for launch in self.launches)
+
+    def is_cached(self, arch: int) -> bool:
+        """Whether all its kernels are in the cache, so that it runs where no compiler is."""
+        try:
+            return all(source.cache_path(arch).exists() for source in self.sources)
+        except BuildError:  # device files are missing
+            return False
 
     def scratch_bytes(self, problem: Problem) -> int:
         """Bytes of scratch for a problem, of all kinds together."""

@@ -159,6 +159,14 @@ class Strategy(ABC):
             raise UnsupportedProblemError(f"{text!r} is no configuration of {self.name}: {error}") from error
 
 
+def check_knobs(config: Config, allowed: Mapping[str, Sequence[Knob]]) -> None:
+    """For a `__post_init__`: raises ValueError where a knob is none of its values, or of another type."""
+    for field in fields(config):
+        value, values = getattr(config, field.name), allowed[field.name]
+        if type(value) is not type(values[0]) or value not in values:
+            raise ValueError(f"{field.name}={value!r} is not one of {', '.join(map(str, values))}")
+
+
 @cache
 def _declared(config_type: type) -> dict[str, tuple[type, ...]]:
     """The very types of every knob's values: 512.0 is no int, and neither is True."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from autotopk import registry
 from autotopk.candidate import Candidate
 from autotopk.device import Device
-from autotopk.errors import BuildError, UnknownStrategyError, UnsupportedProblemError
+from autotopk.errors import UnknownStrategyError, UnsupportedProblemError
 from autotopk.problem import Problem
 from autotopk.program import Program
 from autotopk.strategy import Config, Strategy
@@ -73,15 +73,8 @@ def _runnable(configs: Iterable[Config], strategy: Strategy, problem: Problem, d
     """All of them, or where the strategy cannot compile, those in the cache."""
     cached_alone = bool(strategy.reasons_unbuildable())
     for config in configs:
-        if not cached_alone or _is_cached(strategy.program(config, problem, device), device):
+        if not cached_alone or strategy.program(config, problem, device).is_cached(device.arch):
             yield config
-
-
-def _is_cached(program: Program, device: Device) -> bool:
-    try:
-        return all(source.cache_path(device.arch).exists() for source in program.sources)
-    except BuildError:
-        return False
 
 
 def _able(problem: Problem, device: Device, strategies: Collection[str] | None) -> list[Strategy]:

@@ -1,7 +1,10 @@
 """The knobs that the radix families share."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotopk.strategy import check_knobs
 
 THREADS = (32, 64, 128, 256, 512, 1024)
 """Threads of a block that are worth measuring."""
@@ -9,7 +12,7 @@ THREADS = (32, 64, 128, 256, 512, 1024)
 ITEM_REGISTERS = 32
 """32-bit registers of a thread that may hold elements; 1024 threads have 64 each, and the rest of the work takes 32."""
 
-KNOBS = {
+KNOBS: dict[str, Sequence[int]] = {
     "blocks": (2, 4, 8, 16),
     "threads": THREADS,
     "items": range(1, ITEM_REGISTERS + 1),
@@ -37,10 +40,7 @@ class RadixConfig(ABC):
     """Most elements of one load; fewer where rows are not aligned."""
 
     def __post_init__(self) -> None:
-        for knob in fields(self):
-            value, values = getattr(self, knob.name), KNOBS[knob.name]
-            if type(value) is not int or value not in values:
-                raise ValueError(f"{knob.name}={value!r} is not one of {', '.join(map(str, values))}")
+        check_knobs(self, KNOBS)
         if self.items % self.vector:
             raise ValueError(f"items={self.items} is no multiple of vector={self.vector}")
 

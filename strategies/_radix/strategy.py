@@ -80,7 +80,7 @@ class RadixStrategy(Strategy):
         if problem.k * power_of_two(problem.cols) <= MASKED or not self.suits(problem, device):
             return None
         config = self.usual(problem, device)
-        available = not self.reasons_unbuildable() or source(config, problem).cache_path(device.arch).exists()
+        available = not self.reasons_unbuildable() or self.program(config, problem, device).is_cached(device.arch)
         return config if available else None
 
     def program(self, config: Any, problem: Problem, device: Device) -> KernelProgram:

@@ -1,7 +1,7 @@
 """Rows of millions, each split over many blocks of the whole device: two launches, or one whose last block finishes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from autotopk.candidate import Knob
@@ -11,12 +11,12 @@ from autotopk.device import Device
 from autotopk.kernel import ParameterKind
 from autotopk.problem import ANSWERS, FLOAT_INF, Problem, power_of_two
 from autotopk.program import MAX_SCRATCH_BYTES, Extent, KernelProgram, Launch, Scratch
-from autotopk.strategy import Features, Strategy
+from autotopk.strategy import Features, Strategy, check_knobs
 
 CAPACITIES = [1 << bits for bits in range(6, 16)]
 MAX_BLOCKS = 1024
 FINISHES = ("launch", "last")
-KNOBS: dict[str, Sequence[int | str]] = {
+KNOBS: dict[str, Sequence[Knob]] = {
     "threads": (32, 64, 128, 256, 512, 1024),
     "loads": (1, 2, 4, 8),
     "capacity": CAPACITIES,
@@ -60,10 +60,7 @@ class SplitRadixConfig:
     """Who merges the parts: a second "launch", or the "last" block of a row to come."""
 
     def __post_init__(self) -> None:
-        for knob in fields(self):
-            value, values = getattr(self, knob.name), KNOBS[knob.name]
-            if type(value) not in (int, str) or value not in values:
-                raise ValueError(f"{knob.name}={value!r} is not one of {', '.join(map(str, values))}")
+        check_knobs(self, KNOBS)
         if self.threads == 1024 and self.loads == 8:
             raise ValueError("1024 threads have no registers for loads=8")
 
@@ -134,8 +131,7 @@ class SplitRadix(Strategy):
         if problem.rows >= device.processors or not _suits(problem):
             return None
         config = self._usual(problem, device)
-        sources = self.program(config, problem, device).sources
-        available = not self.reasons_unbuildable() or all(one.cache_path(device.arch).exists() for one in sources)
+        available = not self.reasons_unbuildable() or self.program(config, problem, device).is_cached(device.arch)
         return config if available else None
 
     def _usual(self, problem: Problem, device: Device) -> SplitRadixConfig:
