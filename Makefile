@@ -14,7 +14,7 @@ PARALLEL := -n auto --maxprocesses 8
 ARGS ?=
 FILE ?= winners.sqlite
 
-.PHONY: tune bench export test test-gpu lint format venv clean
+.PHONY: tune bench export test test-slow test-gpu lint format venv clean
 
 tune: $(READY)  ## measure on this machine and keep the winners
 	$(PYTHON) -m autotopk tune $(ARGS)
@@ -26,9 +26,12 @@ export: $(READY)  ## write this machine's winners to FILE
 	$(PYTHON) -m autotopk export $(FILE)
 
 test: $(READY) .venv/triton-$(OLDEST_TRITON)  ## everything that needs no GPU: plain, interpreted, oldest Triton
-	$(PYTEST) $(PARALLEL) -m "not gpu and not interpret"
+	$(PYTEST) $(PARALLEL) -m "not gpu and not interpret and not slow"
 	TRITON_INTERPRET=1 $(PYTEST) $(PARALLEL) -m interpret
 	PYTHONPATH=$(CURDIR)/.venv/triton-$(OLDEST_TRITON):$(PYTHONPATH) $(PYTEST) $(PARALLEL) -m "compile and not tilelang"
+
+test-slow: $(READY)  ## what takes minutes: many mutated files, tuning beside other load
+	$(PYTEST) -m "slow and not gpu" $(ARGS)
 
 test-gpu: $(READY)  ## what needs a GPU, one process
 	$(PYTEST) -m gpu $(ARGS)
