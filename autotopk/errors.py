@@ -44,6 +44,9 @@ class MeasurementError(AutotopkError, RuntimeError):
 LONGEST = 300
 """Most characters that a message quotes of a text from elsewhere."""
 
+LONGEST_PATH = 500
+"""And of the name of a file."""
+
 
 def inert(value: object, longest: int = LONGEST) -> str:
     """A value from elsewhere as messages and tables show it: on one line, cut, unprintable characters escaped.

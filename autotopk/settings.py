@@ -22,11 +22,14 @@ def cache_dir() -> Path:
         return path
     import platformdirs
 
-    usual = str(platformdirs.user_cache_path("autotopk", appauthor=False))
-    found = _existing_home(usual) or Path(tempfile.gettempdir(), f"autotopk-{_user()}")
+    try:
+        usual = _existing_home(platformdirs.user_cache_dir("autotopk", appauthor=False))
+    except RuntimeError:  # as later versions say that there is no home
+        usual = None
+    found = usual or Path(tempfile.gettempdir(), f"autotopk-{_user()}")
     if text:
         _warn(f"AUTOTOPK_CACHE_DIR={inert(text)} names no home that is known here; {found} is used")
-    elif str(found) != usual:
+    elif usual is None:
         _warn(f"no home is known here; {found} is used, or what AUTOTOPK_CACHE_DIR names")
     return found
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from autotopk import settings
 from autotopk.candidate import Candidate
 from autotopk.device import Device
-from autotopk.errors import ArtifactError, inert
+from autotopk.errors import LONGEST_PATH, ArtifactError, inert
 from autotopk.files import open_regular
 from autotopk.identity import Identity
 from autotopk.key import TuningKey
@@ -176,9 +176,9 @@ def contents(path: Path) -> Contents:
             connection.execute("PRAGMA trusted_schema = OFF")
             return (_contents_1 if _format(connection) == 1 else _contents_2)(connection)
     except OSError as error:
-        raise ArtifactError(f"{path}: {error.strerror or error}") from error
+        raise ArtifactError(f"{inert(path, LONGEST_PATH)}: {error.strerror or error}") from error
     except (sqlite3.Error, ValueError) as error:
-        raise ArtifactError(f"{path}: {inert(error)}") from error
+        raise ArtifactError(f"{inert(path, LONGEST_PATH)}: {inert(error)}") from error
 
 
 def is_winners_file(path: Path) -> bool:

@@ -158,7 +158,8 @@ class Store:
         try:
             with Session(self._engine.execution_options(begin=begin)) as session, session.begin():
                 yield session
-        except (SQLAlchemyError, sqlite3.Error, rows.OddValueError) as error:
+        except (SQLAlchemyError, sqlite3.Error, rows.OddValueError, UnicodeDecodeError) as error:
+            # the last of these where SQLite quotes what is no text of a damaged file
             reason = error.orig if isinstance(error, StatementError) else error
             raise DatabaseError(f"tuning database {self.path}: {inert(reason)}") from error
 

@@ -4,10 +4,11 @@ import json
 import threading
 import warnings
 from dataclasses import asdict
+from pathlib import Path
 
 from autotopk import settings
 from autotopk.device import Device
-from autotopk.errors import AutotopkWarning, inert
+from autotopk.errors import LONGEST_PATH, AutotopkWarning, inert
 from autotopk.files import append_regular
 from autotopk.key import TuningKey
 
@@ -32,22 +33,27 @@ class Misses:
 
     def note(self, key: TuningKey, device: Device) -> None:
         """Write a problem that is new; the first of a device costs a warning."""
-        path = settings.misses_path()
-        if path is not None:
-            with self._lock:
-                known, full = (device.fingerprint, key) in self._written, len(self._written) == MAX_KEYS
-                if not (known or full):
-                    self._written.add((device.fingerprint, key))
-            if full and not known:
-                self._warn("full", f"{MAX_KEYS} problems without a winner are in {path}; further ones are left out")
-            elif not known:
-                line = json.dumps({"device": device.fingerprint, **asdict(key)}) + "\n"
-                try:
-                    append_regular(path, line.encode(), MAX_BYTES)
-                except OSError as error:
-                    self._warn("unwritten", f"misses cannot be written to {path}: {error.strerror or error}")
+        if path := settings.misses_path():
+            self._write(path, key, device)
         tuned = f"nothing like {key} was tuned on {inert(device.name)}; `autotopk tune` measures what is fastest here"
         self._warn(device.fingerprint, tuned)
+
+    def _write(self, path: Path, key: TuningKey, device: Device) -> None:
+        with self._lock:
+            known, full = (device.fingerprint, key) in self._written, len(self._written) >= MAX_KEYS
+            if not (known or full):
+                self._written.add((device.fingerprint, key))
+        if known:
+            return
+        if full:
+            self._warn("full", f"{MAX_KEYS} problems without a winner are in {path}; further ones are left out")
+            return
+        line = json.dumps({"device": device.fingerprint, **asdict(key)}) + "\n"
+        try:
+            append_regular(path, line.encode(), MAX_BYTES)
+        except OSError as error:
+            told = f"{inert(path, LONGEST_PATH)}: {error.strerror or error}"
+            self._warn("unwritten", f"misses cannot be written to {told}")
 
     def clear(self) -> None:
         """Forget what was written, and what was warned about."""

@@ -50,7 +50,11 @@ def use(path: Path, other: Path) -> None:
                 ask(store)
 
 
-@pytest.mark.parametrize("seeds", [range(50), pytest.param(range(50, 1050), marks=pytest.mark.slow)], ids=len)
+SOME = range(50)
+ALL = [pytest.param(range(at, at + 100), marks=pytest.mark.slow) for at in range(0, 1000, 100)]
+
+
+@pytest.mark.parametrize("seeds", [SOME, *ALL], ids=str)
 def test_mutated_databases(seeds: range, good: bytes, tmp_path: Path) -> None:
     mutated, ours, exported = tmp_path / "mutated.sqlite", tmp_path / "ours.sqlite", tmp_path / "exported.sqlite"
     user = database_path()
@@ -70,7 +74,7 @@ def test_mutated_databases(seeds: range, good: bytes, tmp_path: Path) -> None:
         ]
         if seed % 5 == 0:
             commands.append(["doctor"])
-        for command in commands if len(seeds) > 50 else commands[seed % 3 :: 3]:
+        for command in commands[seed % 3 :: 3] if seeds is SOME else commands:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 result = CliRunner().invoke(app, [str(word) for word in command])

@@ -1,9 +1,6 @@
 """Whatever a winners file holds, calls are answered as torch.topk answers them, at once."""
 
-import signal
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -14,6 +11,7 @@ import torch
 import autotopk
 from autotopk.device import H100
 from autotopk.tuning_db import artifact
+from tests.runtime.same import within
 from tests.runtime.winners import CHUNKED, SORT, winner
 from tests.tuning_db.mutants import OF_WINNERS, mutate
 
@@ -32,23 +30,10 @@ def good(tmp_path: Path) -> bytes:
     return path.read_bytes()
 
 
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError after so long."""
-
-    def late(*_: object) -> None:
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+ALL = [pytest.param(range(at, at + 500), marks=pytest.mark.slow) for at in range(0, 3000, 500)]
 
 
-@pytest.mark.parametrize("seeds", [range(150), pytest.param(range(150, 3150), marks=pytest.mark.slow)], ids=len)
+@pytest.mark.parametrize("seeds", [range(150), *ALL], ids=str)
 def test_mutated_winners(seeds: range, good: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "mutated.sqlite"
     monkeypatch.setenv("AUTOTOPK_DB", str(path))
