@@ -7,7 +7,6 @@ also holds a digest of its rows, and that alone is what readers verify: two file
 import hashlib
 import json
 import os
-import re
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +18,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from autotopk import settings
 from autotopk.candidate import Candidate
 from autotopk.device import Device
 from autotopk.errors import LONGEST_PATH, ArtifactError, inert
@@ -41,16 +39,11 @@ from autotopk.tuning_db.columns import (
     odd_rows,
     or_nothing,
 )
+from autotopk.tuning_db.ownership import APPLICATION_ID, beside, refuse_to_overwrite
 from autotopk.tuning_db.records import Winner
-
-APPLICATION_ID = int.from_bytes(b"atkW")
-"""Marks the SQLite file as a winners file."""
 
 FORMAT = 2
 """Layout of the file, its `user_version`; older ones are read too, newer ones refused."""
-
-TWIN = rb'\{\n  "format": \d+,\n  "(devices|winners)": '
-"""How the JSON twin begins."""
 
 MAX_BYTES = 64 << 20
 """Of a winners file; 100,000 winners have some 30 MB."""
@@ -103,7 +96,7 @@ def publish(winners: Iterable[Winner], path: Path) -> None:
     Raises ArtifactError on winners that could not be read back, where the folder cannot be written, and where a file
     of that name is none of ours.
     """
-    twin, checksums = _beside(path)
+    twin, checksums = beside(path)
     if path == twin:
         raise ArtifactError(f"winners cannot be published as {path}: that name is for their JSON twin, try .sqlite")
     refuse_to_overwrite(path)
@@ -179,43 +172,6 @@ def contents(path: Path) -> Contents:
         raise ArtifactError(f"{inert(path, LONGEST_PATH)}: {error.strerror or error}") from error
     except (sqlite3.Error, ValueError) as error:
         raise ArtifactError(f"{inert(path, LONGEST_PATH)}: {inert(error)}") from error
-
-
-def is_winners_file(path: Path) -> bool:
-    """Whether a file says that it is one, whatever its state."""
-    try:
-        with open_regular(path) as file:
-            header = file.read(72)
-    except OSError:
-        return False
-    return header.startswith(b"SQLite format 3\0") and header[68:] == APPLICATION_ID.to_bytes(4)
-
-
-def refuse_to_overwrite(path: Path) -> None:
-    """Raise ArtifactError where `publish` would replace a file that it did not write.
-
-    Where this user's winners belong, all is its own, damaged or not.
-    """
-    if path == settings.user_winners_path():
-        return
-    twin, checksums = _beside(path)
-    lines = rf"[0-9a-f]{{64}}  {re.escape(path.name)}\n[0-9a-f]{{64}}  {re.escape(twin.name)}\n"
-    for file, pattern in ((path, None), (twin, TWIN), (checksums, os.fsencode(lines))):
-        if os.path.lexists(file) and not (is_winners_file(file) if pattern is None else _begins(file, pattern)):
-            raise ArtifactError(f"{file} is no file that autotopk wrote, and is left alone: choose another name")
-
-
-def _beside(path: Path) -> tuple[Path, Path]:
-    """The JSON twin and the checksums of a winners file."""
-    return path.with_suffix(".json"), path.with_name(f"{path.name}.sha256")
-
-
-def _begins(path: Path, pattern: bytes) -> bool:
-    try:
-        with open_regular(path) as file:
-            return re.match(pattern, file.read(4096)) is not None
-    except OSError:
-        return False
 
 
 def _format(connection: sqlite3.Connection) -> int:

@@ -12,7 +12,7 @@ from autotopk.device import Device
 from autotopk.errors import ArtifactError, AutotopkWarning, DatabaseError
 from autotopk.runtime.state import default
 from autotopk.runtime.winners import layers
-from autotopk.tuning_db import artifact
+from autotopk.tuning_db import artifact, ownership
 from autotopk.tuning_db.records import Measurement, Winner
 
 
@@ -53,7 +53,7 @@ def measurements(database: Path | None, device: str | None) -> tuple[list[Measur
     from autotopk.tuning_db.store import Store
 
     path = database or settings.database_path()
-    if artifact.is_winners_file(path):
+    if ownership.is_winners_file(path):
         raise DatabaseError(f"{path} holds winners, not the measurements behind them")
     with Store.open(path, read_only=True) as store:
         wanted = device and device_named(device, store.devices()).fingerprint
@@ -75,14 +75,14 @@ def import_measurements(other: Path, database: Path | None) -> tuple[int, list[W
     """
     from autotopk.tuning_db.store import Store
 
-    if artifact.is_winners_file(other):
+    if ownership.is_winners_file(other):
         raise DatabaseError(
             f"{other} holds winners, not the measurements behind them: serve from it with AUTOTOPK_DB={other}, "
             "or import the tuning database that it was exported from"
         )
     with Store.open(database or settings.database_path()) as store:
         published = settings.published_path(store.path)
-        artifact.refuse_to_overwrite(published)
+        ownership.refuse_to_overwrite(published)
         new = store.merge(other)
         found = store.winners()
     artifact.publish(found, published)
@@ -94,7 +94,7 @@ def _read(path: Path) -> list[Winner]:
     """The winners of a tuning database, or of an artifact."""
     from autotopk.tuning_db.store import Store
 
-    if artifact.is_winners_file(path):
+    if ownership.is_winners_file(path):
         found = artifact.contents(path)
         if found.loss:
             warnings.warn(f"{path}: {found.loss}", AutotopkWarning, stacklevel=2)

@@ -29,7 +29,7 @@ from autotopk.tuning.log import Log
 from autotopk.tuning.search import is_exhaustive
 from autotopk.tuning.session import EFFORTS, Context, Session
 from autotopk.tuning.worker import Worker
-from autotopk.tuning_db import artifact
+from autotopk.tuning_db import artifact, ownership
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence
 from autotopk.workloads import Workload
@@ -85,7 +85,7 @@ def tune(
     model, environment = device_of(place), environment_of(device_of(place))
     store_path = store_path or settings.database_path()
     winners_path = winners_path or settings.published_path(store_path)
-    artifact.refuse_to_overwrite(winners_path)
+    ownership.refuse_to_overwrite(winners_path)
     if budget_s is None and math.isfinite(allowance := EFFORTS[effort].seconds_per_workload * len(workloads)):
         budget_s = allowance
     without_compiler = unbuildable((one.problem(model.type) for one in workloads), model, strategies)
