@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from autotopk.errors import AutotopkError
+
 
 def cache_dir() -> Path:
     """Folder of compiled kernels, the tuning database and the user's winners.
@@ -53,3 +55,18 @@ def misses_path() -> Path | None:
 def forced_strategy() -> str | None:
     """`AUTOTOPK_STRATEGY`: the name of a strategy to use wherever it is able."""
     return os.environ.get("AUTOTOPK_STRATEGY") or None
+
+
+def max_contention() -> float:
+    """`AUTOTOPK_MAX_CONTENTION`: the share of a CPU's time that other processes may have while it is tuned, else 0.05.
+
+    Two busy loops beside two threads make it 0.5, idle machines stay below 0.01. Raises AutotopkError.
+    """
+    text = os.environ.get("AUTOTOPK_MAX_CONTENTION") or "0.05"
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise AutotopkError(f"AUTOTOPK_MAX_CONTENTION={text!r} is not a number from 0 to 1")
+    return share

@@ -17,6 +17,7 @@ VARIABLES = ("AUTOTOPK_DB", "AUTOTOPK_MISSES", "AUTOTOPK_STRATEGY")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ["AUTOTOPK_MAX_CONTENTION"] = "1"  # tests run beside each other: what they tune is not to be served
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a shell's background, and inherited: Ctrl-C is tested
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "requires(*tools): needs these programs on the path, nvcc or g++")

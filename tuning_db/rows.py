@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, Select, delete, insert, literal, select
+from sqlalchemy import Row, Select, and_, delete, func, insert, literal, select
 from sqlalchemy.orm import Session, aliased
 
 from autotopk.candidate import Candidate
@@ -18,6 +18,7 @@ from autotopk.tuning_db.models import (
     Base,
     CandidateRow,
     DeviceRow,
+    DiscardRow,
     EnvironmentRow,
     MeasurementRow,
     RunRow,
@@ -29,6 +30,14 @@ from autotopk.tuning_db.winners import Evidence, derive, winner_of
 
 _OF_IDENTITY = ("source", "code")
 """Columns of a measurement that are one record."""
+
+
+class Discard(NamedTuple):
+    """What of a workload on a device counts no more, without the numbers that its database gave it."""
+
+    fingerprint: str
+    key: TuningKey
+    until: str
 
 
 class RunRecord(NamedTuple):
@@ -84,7 +93,19 @@ def insert_measurements(session: Session, run: int, measurements: Iterable[Measu
         session.execute(insert(MeasurementRow), rows)
 
 
-def select_evidence(device: str | None = None, key: TuningKey | None = None, stage: str | None = None) -> Select[Any]:
+def select_evidence(device: str | None = None, key: TuningKey | None = None) -> Select[Any]:
+    """Those of `select_measurements` that were not discarded."""
+    discarded = and_(
+        DiscardRow.device_id == RunRow.device_id,
+        DiscardRow.workload_id == MeasurementRow.workload_id,
+        DiscardRow.until >= MeasurementRow.measured_at,
+    )
+    return select_measurements(device, key).outerjoin(DiscardRow, discarded).where(DiscardRow.id.is_(None))
+
+
+def select_measurements(
+    device: str | None = None, key: TuningKey | None = None, stage: str | None = None
+) -> Select[Any]:
     """The measurements, joined with all they refer to, of one device fingerprint, key or stage if named."""
     query = (
         select(
@@ -112,7 +133,7 @@ def select_evidence(device: str | None = None, key: TuningKey | None = None, sta
 
 
 def measurement_of(row: Row[Any]) -> Measurement:
-    """One row of `select_evidence` as it was recorded."""
+    """One row of `select_measurements` as it was recorded."""
     return Measurement(
         uuid=row.uuid,
         device=device_of(row.DeviceRow),
@@ -168,10 +189,39 @@ def replace_winners(session: Session, device: str | None) -> None:
         session.execute(insert(WinnerRow).from_select(columns, row))
 
 
+def discard(session: Session, one: Discard) -> None:
+    """Discard what was measured until then; an earlier discard that reaches further stays."""
+    device = session.scalars(select(DeviceRow.id).filter_by(fingerprint=one.fingerprint)).one_or_none()
+    if device is None:
+        return
+    place = {"device_id": device, "workload_id": _row_id(session, WorkloadRow, asdict(one.key))}
+    found = session.scalars(select(DiscardRow).filter_by(**place)).one_or_none()
+    if found is None:
+        session.execute(insert(DiscardRow), [{**place, "until": one.until}])
+    else:
+        found.until = max(found.until, one.until)
+
+
+def last_measured(session: Session, fingerprint: str, key: TuningKey) -> str | None:
+    """When a workload was measured last on a device, of what counts; None where nothing does."""
+    query = select_evidence(fingerprint, key).order_by(None)
+    return session.scalar(query.with_only_columns(func.max(MeasurementRow.measured_at)))
+
+
+def read_discards(session: Session) -> list[Discard]:
+    """All of them."""
+    columns = [getattr(WorkloadRow, name) for name in _own_columns(WorkloadRow)]
+    query = select(DeviceRow.fingerprint, DiscardRow.until, *columns).join_from(DiscardRow, DeviceRow).join(WorkloadRow)
+    return [
+        Discard(row.fingerprint, TuningKey(row.dtype, row.rows, row.cols, row.k, row.sorted), row.until)
+        for row in session.execute(query)
+    ]
+
+
 def read_runs(session: Session) -> Iterator[tuple[RunRecord, list[Measurement]]]:
     """Every run with what it measured."""
     measured = defaultdict(list)
-    for row in session.execute(select_evidence()):
+    for row in session.execute(select_measurements()):
         measured[row.run_id].append(measurement_of(row))
     query = select(RunRow, DeviceRow, EnvironmentRow).join_from(RunRow, DeviceRow).join(EnvironmentRow)
     for run, device, environment in session.execute(query):

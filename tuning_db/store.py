@@ -100,12 +100,12 @@ class Store:
     def measurements(
         self, *, device: str | None = None, key: TuningKey | None = None, stage: Stage | None = None
     ) -> list[Measurement]:
-        """What was measured, of every status, the oldest first; of one device fingerprint, key or stage if named."""
+        """All measurements, of every status, the oldest first; of one device fingerprint, key or stage if named."""
         with self._transaction(READ) as session:
-            return [rows.measurement_of(row) for row in session.execute(rows.select_evidence(device, key, stage))]
+            return [rows.measurement_of(row) for row in session.execute(rows.select_measurements(device, key, stage))]
 
     def evidence(self, device: str, key: TuningKey) -> list[Evidence]:
-        """What was measured for a key on a device, the oldest first, each beside what torch.topk was then."""
+        """What counts of a key on a device, the oldest first, each beside what torch.topk was then."""
         with self._transaction(READ) as session:
             return [rows.evidence_of(row) for row in session.execute(rows.select_evidence(device, key))]
 
@@ -114,6 +114,17 @@ class Store:
         with self._transaction(WRITE) as session:
             rows.replace_winners(session, device)
             return rows.read_winners(session, device)
+
+    def discard(self, device: str, key: TuningKey, until: str | None = None) -> bool:
+        """Let what was measured for a key on a device count no more: until some `measured_at`, or all.
+
+        Winners are not derived again. Returns whether anything counted.
+        """
+        with self._transaction(WRITE) as session:
+            last = rows.last_measured(session, device, key)
+            if last is not None:
+                rows.discard(session, rows.Discard(device, key, until or last))
+            return last is not None
 
     def winners(self, device: str | None = None) -> list[Winner]:
         """The winners that were derived last, by device, dtype and shape."""
@@ -131,7 +142,7 @@ class Store:
         Returns how many were new. Raises DatabaseError also where the other file cannot be read.
         """
         with Store.open(other, read_only=True) as source, source._transaction(READ) as session:
-            runs = list(rows.read_runs(session))
+            runs, discards = list(rows.read_runs(session)), rows.read_discards(session)
         with self._transaction(WRITE) as session:
             known = set(session.scalars(select(MeasurementRow.uuid)))
             added = 0
@@ -139,6 +150,8 @@ class Store:
                 if new := [one for one in measurements if one.uuid not in known]:
                     rows.insert_measurements(session, rows.run_id(session, run), new)
                     added += len(new)
+            for one in discards:
+                rows.discard(session, one)
             rows.replace_winners(session, device=None)
         return added
 
