@@ -186,14 +186,12 @@ def _serve(connection: Connection, device_name: str, preload: Sequence[str]) -> 
             torch.cuda.empty_cache()
         evaluator = Evaluator(problem, device)
 
-    connection.send(_outcome(start))
-    while True:
-        try:
+    with contextlib.suppress(EOFError, ConnectionError):  # the parent is gone
+        connection.send(_outcome(start))
+        while True:
             method, arguments = connection.recv()
-        except EOFError:
-            return
-        action = open_problem if method == "open" else getattr(evaluator, method)
-        connection.send(_outcome(action, *arguments))
+            action = open_problem if method == "open" else getattr(evaluator, method)
+            connection.send(_outcome(action, *arguments))
 
 
 def _outcome(action: Callable[..., Value], *arguments: Any) -> Reply[Value]:
