@@ -116,18 +116,19 @@ class Kernel:
         parameters = [(parameter.name, parameter.kind) for parameter in self.parameters]
         return digest(code_digest(self.cubin, self.symbol), parameters, launch)
 
-    def to_bytes(self) -> bytes:
-        """A line with the format and a digest of the rest: one line of JSON, then the cubin."""
+    def to_bytes(self, file: str = "") -> bytes:
+        """A line with the format and a digest of the file's name and the rest: one line of JSON, then the cubin."""
         header = {name: value for name, value in asdict(self).items() if name != "cubin"}
         content = json.dumps(header, sort_keys=True).encode() + b"\n" + self.cubin
-        return _first_line(content) + content
+        return _first_line(content, file) + content
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Kernel":
-        """The inverse of `to_bytes`. Raises DamagedKernelError on anything that it did not write."""
+    def from_bytes(cls, data: bytes, file: str = "") -> "Kernel":
+        """The inverse of `to_bytes`. Raises DamagedKernelError on anything that it did not write for that file."""
         try:
-            first, content = data[: len(_first_line(b""))], data[len(_first_line(b"")) :]
-            if len(data) > kernel_cache.MAX_BYTES or first != _first_line(content):
+            at = len(_first_line(b"", file))
+            content = data[at:]
+            if len(data) > kernel_cache.MAX_BYTES or data[:at] != _first_line(content, file):
                 raise ValueError("length, format or digest differs")
             line, separator, cubin = content.partition(b"\n")
             if not separator or len(line) > _MAX_HEADER_BYTES:
@@ -139,8 +140,10 @@ class Kernel:
             raise DamagedKernelError(f"not a cached kernel: {error}") from error
 
 
-def _first_line(content: bytes) -> bytes:
-    return f"autotopk kernel {FORMAT} {hashlib.sha256(content).hexdigest()}\n".encode()
+def _first_line(content: bytes, file: str) -> bytes:
+    """With the name, so that a good file in the place of another is none."""
+    digest = hashlib.sha256(file.encode() + b"\n" + content)
+    return f"autotopk kernel {FORMAT} {digest.hexdigest()}\n".encode()
 
 
 @dataclass(frozen=True)
@@ -179,7 +182,7 @@ class KernelSource(ABC):
         with kernel_cache.turn(path):
             if (found := _read(path)) is None:
                 found = self.compile(arch)
-                kernel_cache.write(path, found.to_bytes())
+                kernel_cache.write(path, found.to_bytes(path.name))
         return found
 
 
@@ -187,7 +190,7 @@ def _read(path: Path) -> Kernel | None:
     """The kernel in a file; None where there is no good one."""
     try:
         data = kernel_cache.read(path)
-        return None if data is None else Kernel.from_bytes(data)
+        return None if data is None else Kernel.from_bytes(data, path.name)
     except DamagedKernelError:
         return None
 

@@ -52,9 +52,9 @@ def header(of: Kernel) -> dict[str, Any]:
     return {name: value for name, value in asdict(of).items() if name != "cubin"}
 
 
-def sealed(content: bytes) -> bytes:
+def sealed(content: bytes, file: str = "") -> bytes:
     """A file with a right digest, as who can write to the folder could make it."""
-    return kernel._first_line(content) + content
+    return kernel._first_line(content, file) + content
 
 
 def forged(of: Kernel, **changes: Any) -> bytes:

@@ -209,6 +209,13 @@ def test_an_unusable_folder_costs_a_process_one_compile(
     assert source.compilations == 1
 
 
+def test_a_good_file_in_the_place_of_another_is_refused(source: CountingSource) -> None:
+    other = replace(source, code="b")
+    other.load(90)
+    other.cache_path(90).rename(source.cache_path(90))
+    assert source.load(90).symbol == "a_90"
+
+
 def test_leaves_no_temporary_files(source: CountingSource) -> None:
     source.load(90)
     assert [file.name for file in source.cache_path(90).parent.iterdir()] == [source.cache_path(90).name]
