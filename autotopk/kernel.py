@@ -1,4 +1,4 @@
-"""A compiled kernel as a record, the source it is compiled from, and the folder that caches compiled ones."""
+"""A compiled kernel as a record, and the source it is compiled from."""
 
 import hashlib
 import json

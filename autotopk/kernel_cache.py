@@ -28,7 +28,7 @@ OR = "or set AUTOTOPK_CACHE_DIR to a folder of your own"
 """The other cure of `reasons_untrusted`."""
 
 _PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.2  # between looks at a lock
-_LEFT = re.compile(r".+\.(tmp|lock)")
+_LEFT = re.compile(r"[0-9a-f]{32}(-[\w.+]+)?\.(lock|kernel\d*\w{8}\.tmp)")  # locks, and files half written
 
 _in_memory: dict[Path, bytes] = {}
 """What could not be written to disk."""
@@ -99,7 +99,8 @@ def turn(path: Path) -> Iterator[None]:
 @cache
 def sweep_once(folder: Path) -> None:
     """Remove what killed processes left in a folder and among temporary files, the first time in a process."""
-    sweep(folder, _LEFT)
+    if not reasons_untrusted(folder):
+        sweep(folder, _LEFT)
     sweep_scratch()
 
 

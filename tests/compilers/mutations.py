@@ -46,9 +46,9 @@ def mutants(kernel: Kernel, file: str, other: Kernel, count: int, seed: int) -> 
     random, kinds = Random(seed), get_args(Kind)
     for number in range(count):
         kind = kinds[number % len(kinds)]
-        data = _mutated(kind, kernel, file, other, random)
-        if data != kernel.to_bytes(file):
-            yield Mutant(kind, data)
+        while (data := _mutated(kind, kernel, file, other, random)) == kernel.to_bytes(file):
+            pass
+        yield Mutant(kind, data)
 
 
 def _mutated(kind: Kind, kernel: Kernel, file: str, other: Kernel, random: Random) -> bytes:

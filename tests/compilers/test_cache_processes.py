@@ -186,8 +186,9 @@ def left_scratch() -> Path:
 def test_a_compilation_sweeps_and_the_cache_does_not(source: CountingSource, temporary: Path) -> None:
     source.load(90)
     folder = source.cache_path(90).parent
-    left = [folder / "a.kernel2x1y2z3.tmp", folder / "a.lock"]
-    for path in left:
+    name, users = "0123456789abcdef" * 2, [folder / "notes.lock", folder / "notes.tmp"]
+    left = [folder / f"{name}{end}" for end in (".lock", "-0.1.15.lock", ".kernelx1y2z3w_.tmp", ".kernel2x1y2z3w4.tmp")]
+    for path in left + users:
         path.touch()
         aged(path)
     left.append(aged(left_scratch()))
@@ -196,7 +197,8 @@ def test_a_compilation_sweeps_and_the_cache_does_not(source: CountingSource, tem
     assert all(path.exists() for path in left)
     replace(source, code="b").load(90)
     assert not any(path.exists() for path in left)
-    assert len(list(folder.iterdir())) == 2
+    assert all(path.exists() for path in users)
+    assert len(list(folder.iterdir())) == 2 + len(users)
     assert list(temporary.iterdir()) == []
 
 
@@ -249,3 +251,21 @@ def test_the_folder_of_a_killed_process_is_swept(temporary: Path) -> None:
     aged(folder)
     files.sweep_scratch()
     assert not folder.exists()
+
+
+def test_what_is_written_is_swept_by_its_name(source: CountingSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names of temporary files and locks as they are made."""
+
+    def killed(temporary: str, path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        patch.setattr(Path, "unlink", lambda *_, **__: None)
+        with pytest.raises(KeyboardInterrupt):
+            source.load(90)
+    path = source.cache_path(90).parent
+    assert sorted(aged(left).suffix for left in path.iterdir()) == [".lock", ".tmp"]
+    kernel_cache.sweep_once.cache_clear()
+    kernel_cache.sweep_once(path)
+    assert list(path.iterdir()) == []
