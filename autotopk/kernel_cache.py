@@ -119,9 +119,9 @@ def _open(path: Path) -> int:
         os.close(folder)
     try:
         found = os.fstat(file)
-        _check(found, path, path.parent)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(f"{path} is no regular file")
+        _check(found, path, path.parent)
     except BaseException:
         os.close(file)
         raise

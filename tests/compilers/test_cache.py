@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from autotopk import kernel_cache, registry
 from autotopk.compilers.triton import TritonSource
 from autotopk.device import H100
-from autotopk.errors import AutotopkWarning, BuildError, DamagedKernelError
+from autotopk.errors import BuildError, DamagedKernelError
 from autotopk.kernel import FORMAT, Kernel, Parameter
 from autotopk.problem import Problem
 from autotopk.program import KernelProgram
@@ -184,14 +183,13 @@ def in_place_of_a_file(kind: str, path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["FIFO", "folder", "link to nowhere", "endless device", "unreadable"])
 @pytest.mark.parametrize("where", ["file", "lock"])
+@pytest.mark.filterwarnings("error")
 def test_what_is_no_file_costs_a_compile(source: CountingSource, kind: str, where: str) -> None:
     path = source.cache_path(90)
     in_place_of_a_file(kind, path if where == "file" else path.with_suffix(".lock"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AutotopkWarning)  # anybody can write to /dev/zero
-        assert source.cached(90) is None
-        assert not source.is_cached(90) or kind == "unreadable"  # which root can read
-        assert source.load(90) == source.load(90)
+    assert source.cached(90) is None
+    assert not source.is_cached(90) or kind == "unreadable"  # which root can read
+    assert source.load(90) == source.load(90)
     assert source.compilations == 1
     assert path.is_file() or kind == "folder"
     assert source.is_cached(90)
