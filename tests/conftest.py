@@ -68,7 +68,9 @@ def emulated_kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def kept_kernels(pytestconfig: pytest.Config) -> Path:
     """Kernels of GPU tests, which stay for the next run: some compile for seconds, and their names hold their code."""
-    return pytestconfig.cache.mkdir("kernels")
+    folder = pytestconfig.cache.mkdir("kernels")
+    folder.chmod(0o700)
+    return folder
 
 
 def share_kernels(cache_dir: Path, kernels: Path) -> None:

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from autotopk.device import Device
 from autotopk.errors import DatabaseError
+from autotopk.files import make_private
 from autotopk.key import TuningKey
 from autotopk.tuning_db import migrations, rows
 from autotopk.tuning_db.models import DeviceRow, MeasurementRow, RunRow
@@ -51,7 +52,7 @@ class Store:
         """
         if not read_only:
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                make_private(path.parent)
             except OSError as error:
                 raise DatabaseError(f"tuning database {path}: {error}") from error
         elif not path.exists():

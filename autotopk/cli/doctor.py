@@ -12,7 +12,7 @@ from typing import Literal
 
 import torch
 
-from autotopk import registry, settings
+from autotopk import kernel_cache, registry, settings
 from autotopk.compilers import nvcc
 from autotopk.compilers.tilelang import reasons_unbuildable
 from autotopk.device import Device, cpu_device, cuda_device
@@ -141,6 +141,8 @@ def _storage() -> Iterator[Finding]:
         yield Finding("storage", "ok", f"cache folder {folder} is writable")
     else:
         yield Finding("storage", "warning", f"cache folder {folder} is not writable: every process compiles again")
+    for reason in kernel_cache.reasons_untrusted(settings.kernel_dir()):
+        yield Finding("storage", "warning", f"compiled kernels are not loaded: {reason}, {kernel_cache.OR}")
 
 
 def _database(path: Path) -> Finding:

@@ -6,12 +6,12 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from autotopk.errors import BuildError
+from autotopk.files import scratch_folder
 
 FLAGS = ("-std=c++17", "-O3", "-w", "-Xptxas=-v", "-cubin")
 """What the machine code depends on beside the source and the architecture; -v prints registers and spills."""
@@ -88,8 +88,7 @@ def compile(text: str, arch: int, symbol: str, include_dirs: Sequence[Path] = ()
     if reasons := reasons_missing():
         raise BuildError("; ".join(reasons))
     name = architecture(arch)
-    with tempfile.TemporaryDirectory(prefix="autotopk-nvcc-", ignore_cleanup_errors=True) as scratch:
-        folder = Path(scratch)
+    with scratch_folder("nvcc") as folder:
         (folder / "kernel.cu").write_text(text)
         target = f"arch=compute_{name},code=sm_{name}"
         includes = [f"-I{path}" for path in include_dirs]

@@ -3,7 +3,6 @@
 import importlib
 import os
 import re
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaText
 from autotopk.compilers.device_code import check_imports, device_digest
 from autotopk.errors import BuildError
+from autotopk.files import scratch_folder
 from autotopk.kernel import (
     Kernel,
     KernelSource,
@@ -64,7 +64,7 @@ class TileLangSource(KernelSource):
         own = path.with_stem(f"{path.stem}-{version}")
         if version != "absent":
             return own
-        return max(path.parent.glob(f"{path.stem}-*.kernel"), default=own)
+        return max(path.parent.glob(f"{path.stem}-*{path.suffix}"), default=own)
 
     def generate(self, arch: int) -> CudaText:
         """CUDA source for a compute capability; needs no nvcc. Any failure inside TileLang becomes a BuildError."""
@@ -116,10 +116,10 @@ def _scratch_folder() -> Iterator[None]:
     """TileLang makes folders in the user's home when imported, and fails where it cannot: give it another place."""
     with (
         _environment,  # threads share it
-        tempfile.TemporaryDirectory(prefix="autotopk-tilelang-", ignore_cleanup_errors=True) as folder,
+        scratch_folder("tilelang") as folder,
     ):
         before = os.environ.get("TILELANG_CACHE_DIR")
-        os.environ["TILELANG_CACHE_DIR"] = folder
+        os.environ["TILELANG_CACHE_DIR"] = str(folder)
         try:
             yield
         finally:

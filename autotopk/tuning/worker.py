@@ -190,14 +190,12 @@ def _serve(connection: Connection, device_name: str, threads: int, preload: Sequ
             torch.cuda.empty_cache()
         evaluator = Evaluator(problem, device)
 
-    connection.send(_outcome(start))
-    while True:
-        try:
+    with contextlib.suppress(EOFError, ConnectionError):  # the parent is gone
+        connection.send(_outcome(start))
+        while True:
             method, arguments = connection.recv()
-        except EOFError:
-            return
-        action = open_problem if method == "open" else getattr(evaluator, method)
-        connection.send(_turn_on_cpu(action, *arguments) if device.type == "cpu" else _outcome(action, *arguments))
+            action = open_problem if method == "open" else getattr(evaluator, method)
+            connection.send(_turn_on_cpu(action, *arguments) if device.type == "cpu" else _outcome(action, *arguments))
 
 
 def _turn_on_cpu(action: Callable[..., Value], *arguments: Any) -> Reply[Value]:

@@ -66,6 +66,15 @@ def test_damaged_files_of_the_user_are_broken(cli: Cli, cache_dir: Path, name: s
     assert str(cache_dir / name) in cli("doctor", code=1).stdout
 
 
+def test_kernels_that_others_can_write(cli: Cli) -> None:
+    folder = settings.kernel_dir()
+    folder.mkdir(0o700, parents=True)
+    assert "not loaded" not in cli("doctor").stdout
+    folder.chmod(0o777)
+    told = cli("doctor").stdout
+    assert f"warning compiled kernels are not loaded: others can write to {folder}: `chmod -R go-w {folder}`" in told
+
+
 def test_plugin_that_does_not_import(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     from autotopk import registry
 

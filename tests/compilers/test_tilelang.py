@@ -181,7 +181,7 @@ def test_processes_compile_at_once(cache_dir: Path) -> None:
     assert [result.status for result in results] == ["ok"] * len(sources)
     assert all(result.stats["registers"] > 0 for result in results)
     files = list((cache_dir / "kernels").iterdir())
-    assert {Kernel.from_bytes(file.read_bytes()).threads for file in files} == {128}
+    assert {Kernel.from_bytes(file.read_bytes(), file.name).threads for file in files} == {128}
     assert len(files) == 3
 
 
