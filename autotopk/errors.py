@@ -1,4 +1,4 @@
-"""Every error and warning that autotopk raises itself."""
+"""Every error and warning that autotopk raises itself, and how they quote what somebody else wrote."""
 
 
 class AutotopkWarning(UserWarning):
@@ -39,3 +39,21 @@ class DatabaseError(AutotopkError, RuntimeError):
 
 class MeasurementError(AutotopkError, RuntimeError):
     """A candidate returned a wrong result, crashed, timed out or could not be timed."""
+
+
+LONGEST = 300
+"""Most characters that a message quotes of a text from elsewhere."""
+
+LONGEST_PATH = 500
+"""And of the name of a file."""
+
+
+def inert(value: object, longest: int = LONGEST) -> str:
+    """A value from elsewhere as messages and tables show it: on one line, cut, unprintable characters escaped.
+
+    Terminal escapes and marks that reverse the direction of text are among the unprintable.
+    """
+    text = str(value)
+    if len(text) > longest:
+        text = f"{text[: longest // 2]}... ({len(text):,} characters) ...{text[-longest // 4 :]}"
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

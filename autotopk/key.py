@@ -1,13 +1,17 @@
 """What winners are stored under, and how near two of them are. The only place that buckets."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf, log2
 
 from autotopk.problem import Problem
 
 NEIGHBOUR_RADIUS = 3.0
 """Farthest neighbour, as a sum of doublings over rows, cols and k, whose winner is still believed."""
+
+
+Bucket = tuple[str, int, int, int, bool]
+"""Dtype, rows, cols and k as exponents of the nearest power of two in log space, order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +33,20 @@ class TuningKey:
         """The key of a problem."""
         return cls(problem.dtype, problem.rows, problem.cols, problem.k, problem.sorted)
 
-    def bucket(self) -> "TuningKey":
-        """The key with rows, cols and k rounded to the nearest power of two in log space."""
-        return replace(self, rows=_round(self.rows), cols=_round(self.cols), k=_round(self.k))
+    def bucket(self) -> Bucket:
+        """The bucket that the key falls into."""
+        return bucket_of(self.dtype, self.rows, self.cols, self.k, self.sorted)
 
-    def buckets_within(self, radius: float) -> "Iterator[TuningKey]":
+    def buckets_within(self, radius: float) -> Iterator[Bucket]:
         """The buckets of all keys that may be within so many doublings."""
-        centre = self.bucket()
+        dtype, rows, cols, k, order = self.bucket()
         reach = int(radius + 3)  # rounding moves rows, cols and k of either key by at most half a doubling each
-        rows, cols, k = (size.bit_length() - 1 for size in (centre.rows, centre.cols, centre.k))
         for row_exponent in range(max(0, rows - reach), rows + reach + 1):
             left = reach - abs(row_exponent - rows)
             for col_exponent in range(max(0, cols - left), cols + left + 1):
                 rest = left - abs(col_exponent - cols)
                 for k_exponent in range(max(0, k - rest), k + rest + 1):
-                    yield TuningKey(self.dtype, 1 << row_exponent, 1 << col_exponent, 1 << k_exponent, self.sorted)
+                    yield dtype, row_exponent, col_exponent, k_exponent, order
 
     def distance(self, other: "TuningKey") -> float:
         """Doublings between two keys; infinite across dtypes and orders."""
@@ -55,5 +58,7 @@ class TuningKey:
         return f"{self.rows}x{self.cols} k={self.k} {self.dtype} {'sorted' if self.sorted else 'unsorted'}"
 
 
-def _round(value: int) -> int:
-    return 1 << round(log2(value))
+def bucket_of(dtype: str, rows: int, cols: int, k: int, sorted: bool) -> Bucket:
+    """The bucket of a key by its fields: winners are sorted into buckets by the ten thousand."""
+    # round(log2(n)) is half the bits of n squared
+    return dtype, (rows * rows).bit_length() >> 1, (cols * cols).bit_length() >> 1, (k * k).bit_length() >> 1, sorted

@@ -1,21 +1,37 @@
-"""Environment variables and folders, read in one place."""
+"""Environment variables and folders, read in one place. Nothing here raises: what makes no sense costs one warning."""
 
 import os
+import tempfile
+import warnings
 from pathlib import Path
 
-from autotopk.errors import AutotopkError
+from autotopk.errors import AutotopkWarning, inert
+
+OFF, ON = ("0", "no", "false", "off"), ("", "1", "yes", "true", "on")
+
+_warned: set[str] = set()
 
 
 def cache_dir() -> Path:
     """Folder of compiled kernels, the tuning database and the user's winners.
 
-    `AUTOTOPK_CACHE_DIR`, else the platform's cache folder for autotopk.
+    `AUTOTOPK_CACHE_DIR`, else the platform's cache folder for autotopk; without a home, one among temporary files.
     """
-    if path := os.environ.get("AUTOTOPK_CACHE_DIR"):
-        return Path(path).expanduser()
+    text = os.environ.get("AUTOTOPK_CACHE_DIR")
+    if text and (path := _existing_home(text)):
+        return path
     import platformdirs
 
-    return Path(platformdirs.user_cache_path("autotopk", appauthor=False))
+    try:
+        usual = _existing_home(platformdirs.user_cache_dir("autotopk", appauthor=False))
+    except RuntimeError:  # as later versions say that there is no home
+        usual = None
+    found = usual or Path(tempfile.gettempdir(), f"autotopk-{_user()}")
+    if text:
+        _warn(f"AUTOTOPK_CACHE_DIR={inert(text)} names no home that is known here; {found} is used")
+    elif usual is None:
+        _warn(f"no home is known here; {found} is used, or what AUTOTOPK_CACHE_DIR names")
+    return found
 
 
 def kernel_dir() -> Path:
@@ -33,23 +49,33 @@ def user_winners_path() -> Path:
     return cache_dir() / "winners.sqlite"
 
 
+def published_path(database: Path) -> Path:
+    """Where the winners of a tuning database go: the user's from the user's own, those of any other beside it."""
+    try:
+        own = os.path.samefile(database, database_path())
+    except (OSError, ValueError):  # one of them is not there yet
+        own = database == database_path()
+    return user_winners_path() if own else database.parent / f"{database.stem}.winners.sqlite"
+
+
 def deployed_winners_path() -> Path | None:
     """`AUTOTOPK_DB`: the winners that a deployment brings along."""
-    path = os.environ.get("AUTOTOPK_DB")
-    return Path(path).expanduser() if path else None
+    return _path("AUTOTOPK_DB")
 
 
 def shipped_winners_path() -> Path | None:
-    """The winners inside the package, unless `AUTOTOPK_SHIPPED=0`."""
-    if os.environ.get("AUTOTOPK_SHIPPED", "1") == "0":
+    """The winners inside the package, unless `AUTOTOPK_SHIPPED` is 0, no, false or off."""
+    word = os.environ.get("AUTOTOPK_SHIPPED", "").strip().lower()
+    if word in OFF:
         return None
+    if word not in ON:
+        _warn(f"AUTOTOPK_SHIPPED={inert(word)} is neither of {', '.join(OFF)} nor of {', '.join(ON[1:])}: it is on")
     return Path(__file__).parent / "tuning_db" / "shipped" / "winners.sqlite"
 
 
 def misses_path() -> Path | None:
-    """`AUTOTOPK_MISSES`: where problems without a tuned winner are written when the process ends."""
-    path = os.environ.get("AUTOTOPK_MISSES")
-    return Path(path).expanduser() if path else None
+    """`AUTOTOPK_MISSES`: where problems without a tuned winner are written."""
+    return _path("AUTOTOPK_MISSES")
 
 
 def forced_strategy() -> str | None:
@@ -60,13 +86,37 @@ def forced_strategy() -> str | None:
 def max_contention() -> float:
     """`AUTOTOPK_MAX_CONTENTION`: the share of a CPU's time that other processes may have while it is tuned, else 0.05.
 
-    Two busy loops beside two threads make it 0.5, idle machines stay below 0.01. Raises AutotopkError.
+    Two busy loops beside two threads make it 0.5, idle machines stay below 0.01.
     """
     text = os.environ.get("AUTOTOPK_MAX_CONTENTION") or "0.05"
     try:
         share = float(text)
     except ValueError:
         share = -1.0
-    if not 0 <= share <= 1:
-        raise AutotopkError(f"AUTOTOPK_MAX_CONTENTION={text!r} is not a number from 0 to 1")
-    return share
+    if 0 <= share <= 1:
+        return share
+    _warn(f"AUTOTOPK_MAX_CONTENTION={inert(text)} is not a number from 0 to 1: 0.05 is taken")
+    return 0.05
+
+
+def _path(variable: str) -> Path | None:
+    """What a variable names. An unknown home stays as it is written, as in a shell, and is then missing."""
+    text = os.environ.get(variable)
+    return Path(os.path.expanduser(text)) if text else None
+
+
+def _existing_home(text: str) -> Path | None:
+    """A folder, unless it begins with the home of nobody: made, it would be a folder named ~."""
+    path = os.path.expanduser(text)
+    return None if path.startswith("~") else Path(path)
+
+
+def _user() -> str:
+    return str(os.getuid()) if hasattr(os, "getuid") else "user"
+
+
+def _warn(message: str) -> None:
+    """Warn once a process."""
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(message, AutotopkWarning, stacklevel=4)

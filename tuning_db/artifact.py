@@ -7,34 +7,38 @@ also holds a digest of its rows, and that alone is what readers verify: two file
 import hashlib
 import json
 import os
+import re
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, astuple
+from functools import partial
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
+from autotopk import settings
 from autotopk.candidate import Candidate
 from autotopk.device import Device
-from autotopk.errors import ArtifactError
+from autotopk.errors import LONGEST_PATH, ArtifactError, inert
+from autotopk.files import open_regular
 from autotopk.identity import Identity
 from autotopk.key import TuningKey
 from autotopk.tuning_db import format_1
 from autotopk.tuning_db.columns import (
     CONFIG,
-    COUNT,
+    DEVICE,
     NAME,
     NUMBER,
     SHAPE,
-    SIZE,
     TEXT,
     TIME,
     Columns,
     Row,
-    check_rows,
-    check_shapes,
     create,
+    odd_rows,
     or_nothing,
 )
 from autotopk.tuning_db.records import Winner
@@ -45,18 +49,21 @@ APPLICATION_ID = int.from_bytes(b"atkW")
 FORMAT = 2
 """Layout of the file, its `user_version`; older ones are read too, newer ones refused."""
 
-DEVICE_COLUMNS: Columns = {
-    "fingerprint": TEXT,
-    "type": TEXT,
-    "name": TEXT,
-    "major": COUNT,
-    "minor": COUNT,
-    "processors": SIZE,
-    "l2_bytes": COUNT,
-    "memory_gib": COUNT,
-    "shared_bytes": COUNT,
-}
-"""Of `Device`, whose compute capability is major and minor."""
+TWIN = rb'\{\n  "format": \d+,\n  "(devices|winners)": '
+"""How the JSON twin begins."""
+
+MAX_BYTES = 64 << 20
+"""Of a winners file; 100,000 winners have some 30 MB."""
+
+MAX_WINNERS, MAX_DEVICES = 100_000, 1_000
+"""In one file: some hundred times what everybody together has measured, and read in a second."""
+
+MAX_ROW_BYTES = 1 << 20
+"""Of a row, and of a statement that makes a table."""
+
+MAX_STEPS, STEPS = 100_000_000, 1_000_000
+"""Of SQLite's machine to read a file: 100,000 winners take a tenth. Pages that refer to each other can ask for more
+than any process lives to see. The second is how many pass between two looks at the count."""
 
 COLUMNS: Columns = {
     "device": TEXT,
@@ -80,8 +87,10 @@ COLUMNS: Columns = {
 KEY = "device, dtype, rows, cols, k, sorted"
 """The columns that no two winners share; also the order of the rows."""
 
+_COLS, _K, _SECOND = map(list(COLUMNS).index, ("cols", "k", "runner_up_strategy"))
+
 TABLES = {
-    "device": create("device", DEVICE_COLUMNS, "fingerprint"),
+    "device": create("device", DEVICE, "fingerprint"),
     "winner": create("winner", COLUMNS, KEY),
     "digest": "CREATE TABLE digest (sha256 TEXT)",
 }
@@ -91,11 +100,13 @@ TABLES = {
 def publish(winners: Iterable[Winner], path: Path) -> None:
     """Write winners, at most one per device and key, as `path`, its twin in JSON, and checksums; each replaced whole.
 
-    Raises ArtifactError on winners that could not be read back, and where the folder cannot be written.
+    Raises ArtifactError on winners that could not be read back, where the folder cannot be written, and where a file
+    of that name is none of ours.
     """
-    twin, checksums = path.with_suffix(".json"), path.with_name(f"{path.name}.sha256")
+    twin, checksums = _beside(path)
     if path == twin:
         raise ArtifactError(f"winners cannot be published as {path}: that name is for their JSON twin, try .sqlite")
+    refuse_to_overwrite(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
@@ -114,18 +125,97 @@ def publish(winners: Iterable[Winner], path: Path) -> None:
         raise ArtifactError(f"winners cannot be published as {path}: {error}") from error
 
 
-def read(path: Path) -> tuple[Winner, ...]:
-    """The winners of a file, which may be of many devices; nothing in it is executed, and it is never written.
+class Contents(NamedTuple):
+    """What a winners file holds, as rows: a process asks for few of its winners."""
 
-    Raises ArtifactError where it is missing, unreadable, damaged, foreign, newer, or holds anything but winners.
+    rows: list[Row]
+    """Fingerprint, dtype, rows, cols, k, sorted, and what `winner` alone reads."""
+    winner: Callable[[Row], Winner]
+    """The winner that a row stands for."""
+    left_out: list[str]
+    """Why further rows stand for none: a reason for each."""
+
+    def winners(self) -> tuple[Winner, ...]:
+        """All of them."""
+        return tuple(map(self.winner, self.rows))
+
+    @property
+    def loss(self) -> str | None:
+        """How many winners are left out, and why the first of them is."""
+        if not self.left_out:
+            return None
+        total = len(self.rows) + len(self.left_out)
+        return f"{len(self.left_out)} of {total} winners are left out, the first because {self.left_out[0]}"
+
+
+def read(path: Path) -> tuple[Winner, ...]:
+    """The winners of a file, which may be of many devices.
+
+    Raises ArtifactError where `contents` does, and where that leaves out any.
     """
-    uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    found = contents(path)
+    if found.left_out:
+        raise ArtifactError(f"{path}: {found.left_out[0]}")
+    return found.winners()
+
+
+def contents(path: Path) -> Contents:
+    """What can be used of a file; nothing in it is executed, and it is never written.
+
+    Rows that `publish` would not have written are left out: the digest says that nothing else changed since.
+
+    Raises ArtifactError where the file is missing, no regular file, unreadable, damaged, foreign, newer or too large.
+    """
     try:
+        open_regular(path, MAX_BYTES).close()
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         with closing(sqlite3.connect(uri, uri=True)) as connection:
+            steps = count(STEPS, STEPS)
+            connection.set_progress_handler(lambda: next(steps) > MAX_STEPS, STEPS)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_ROW_BYTES)
             connection.execute("PRAGMA trusted_schema = OFF")
-            return (_read_1 if _format(connection) == 1 else _read_2)(connection)
+            return (_contents_1 if _format(connection) == 1 else _contents_2)(connection)
+    except OSError as error:
+        raise ArtifactError(f"{inert(path, LONGEST_PATH)}: {error.strerror or error}") from error
     except (sqlite3.Error, ValueError) as error:
-        raise ArtifactError(f"{path}: {error}") from error
+        raise ArtifactError(f"{inert(path, LONGEST_PATH)}: {inert(error)}") from error
+
+
+def is_winners_file(path: Path) -> bool:
+    """Whether a file says that it is one, whatever its state."""
+    try:
+        with open_regular(path) as file:
+            header = file.read(72)
+    except OSError:
+        return False
+    return header.startswith(b"SQLite format 3\0") and header[68:] == APPLICATION_ID.to_bytes(4)
+
+
+def refuse_to_overwrite(path: Path) -> None:
+    """Raise ArtifactError where `publish` would replace a file that it did not write.
+
+    Where this user's winners belong, all is its own, damaged or not.
+    """
+    if path == settings.user_winners_path():
+        return
+    twin, checksums = _beside(path)
+    lines = rf"[0-9a-f]{{64}}  {re.escape(path.name)}\n[0-9a-f]{{64}}  {re.escape(twin.name)}\n"
+    for file, pattern in ((path, None), (twin, TWIN), (checksums, os.fsencode(lines))):
+        if os.path.lexists(file) and not (is_winners_file(file) if pattern is None else _begins(file, pattern)):
+            raise ArtifactError(f"{file} is no file that autotopk wrote, and is left alone: choose another name")
+
+
+def _beside(path: Path) -> tuple[Path, Path]:
+    """The JSON twin and the checksums of a winners file."""
+    return path.with_suffix(".json"), path.with_name(f"{path.name}.sha256")
+
+
+def _begins(path: Path, pattern: bytes) -> bool:
+    try:
+        with open_regular(path) as file:
+            return re.match(pattern, file.read(4096)) is not None
+    except OSError:
+        return False
 
 
 def _format(connection: sqlite3.Connection) -> int:
@@ -139,57 +229,93 @@ def _format(connection: sqlite3.Connection) -> int:
     return int(found)
 
 
-def _read_1(connection: sqlite3.Connection) -> tuple[Winner, ...]:
+def _contents_1(connection: sqlite3.Connection) -> Contents:
+    _check_tables(connection, format_1.TABLES)
     rows = _rows(connection)
-    _check(connection, format_1.TABLES, rows)
-    check_rows(format_1.COLUMNS, rows)
-    check_shapes(list(format_1.COLUMNS), rows)
-    return tuple(map(format_1.winner, rows))
+    _check_digest(connection, rows)
+    odd = odd_rows(format_1.COLUMNS, rows)
+    for place, row in enumerate(rows):
+        if place not in odd and row[_K] > row[_COLS]:
+            odd[place] = _too_many(row)
+    return _usable(rows, odd, format_1.winner)
 
 
-def _read_2(connection: sqlite3.Connection) -> tuple[Winner, ...]:
-    rows = _rows(connection)
-    device_rows = _device_rows(connection)
-    _check(connection, TABLES, [*device_rows, *rows])
-    check_rows(DEVICE_COLUMNS, device_rows)
-    check_rows(COLUMNS, rows)
-    check_shapes(list(COLUMNS), rows)
-    devices = dict(map(_device, device_rows))
-    if unknown := {row[0] for row in rows} - {*devices}:
-        raise ValueError(f"device is {unknown.pop()!r}, which its table of devices does not have")
-    return tuple(_winner(row, devices) for row in rows)
+def _contents_2(connection: sqlite3.Connection) -> Contents:
+    _check_tables(connection, TABLES)
+    rows, device_rows = _rows(connection), _device_rows(connection)
+    _check_digest(connection, [*device_rows, *rows])
+    devices, odd_devices = _devices(device_rows)
+    odd = odd_rows(COLUMNS, rows)
+    for place, row in enumerate(rows):
+        if place in odd:
+            continue
+        if row[_K] > row[_COLS]:
+            odd[place] = _too_many(row)
+        elif (row[_SECOND] is None) != (row[_SECOND + 1] is None):
+            odd[place] = "a runner-up is a strategy and its configuration"
+        elif row[0] not in devices:
+            unknown = f"device is {inert(repr(row[0]))}, which its table of devices does not have"
+            odd[place] = odd_devices.get(row[0], unknown)
+    return _usable(rows, odd, partial(_winner, devices))
 
 
-def _check(connection: sqlite3.Connection, tables: dict[str, str], rows: list[Row]) -> None:
-    """Raise ValueError unless the file holds these tables, whole, and the rows that were written."""
-    if (result := connection.execute("PRAGMA quick_check").fetchone()) != ("ok",):
-        raise ValueError(f"damaged: {result[0].splitlines()[-1]}")
-    if dict(connection.execute("SELECT name, sql FROM sqlite_master")) != tables:
+def _usable(rows: list[Row], odd: dict[int, str], winner: Callable[[Row], Winner]) -> Contents:
+    left = [row for place, row in enumerate(rows) if place not in odd] if odd else rows
+    return Contents(left, winner, [odd[place] for place in sorted(odd)])
+
+
+def _too_many(row: Row) -> str:
+    return f"k is {row[_K]}, more than cols, {row[_COLS]}"
+
+
+def _check_tables(connection: sqlite3.Connection, tables: dict[str, str]) -> None:
+    """Raise ValueError unless the file holds these tables alone, whole."""
+    found = connection.execute("SELECT name, sql FROM sqlite_master").fetchall()
+    if len(found) != len(tables) or dict(found) != tables:
         raise ValueError("its tables are not those of a winners file")
-    if connection.execute("SELECT sha256 FROM digest").fetchall() != [(_digest(rows),)]:
+    if (result := connection.execute("PRAGMA quick_check(1)").fetchone()) != ("ok",):
+        raise ValueError(f"damaged: {str(result[0]).splitlines()[-1]}")
+
+
+def _check_digest(connection: sqlite3.Connection, rows: list[Row]) -> None:
+    """Raise ValueError unless these are the rows that were written."""
+    if connection.execute("SELECT sha256 FROM digest LIMIT 2").fetchall() != [(_digest(rows),)]:
         raise ValueError("its winners do not match its digest: damaged, or changed by hand")
 
 
 def _rows(connection: sqlite3.Connection) -> list[Row]:
-    return connection.execute(f"SELECT * FROM winner ORDER BY {KEY}").fetchall()
+    return _at_most(MAX_WINNERS, connection, f"winner ORDER BY {KEY}")
 
 
 def _device_rows(connection: sqlite3.Connection) -> list[Row]:
-    return connection.execute("SELECT * FROM device ORDER BY fingerprint").fetchall()
+    return _at_most(MAX_DEVICES, connection, "device ORDER BY fingerprint")
+
+
+def _at_most(limit: int, connection: sqlite3.Connection, table: str) -> list[Row]:
+    """The rows of a table. Raises ValueError where it has more."""
+    rows = connection.execute(f"SELECT * FROM {table} LIMIT {limit + 1}").fetchall()
+    if len(rows) > limit:
+        raise ValueError(f"has more than {limit:,} rows of one table")
+    return rows
+
+
+def _devices(rows: list[Row]) -> tuple[dict[str, Device], dict[str, str]]:
+    """The devices by their fingerprints, and why some are none."""
+    odd = {rows[place][0]: reason for place, reason in odd_rows(DEVICE, rows).items()}
+    devices = {}
+    for fingerprint, type_, name, major, minor, *rest in rows:
+        if fingerprint not in odd:
+            device = Device(type_, name, (major, minor), *rest)
+            if device.fingerprint == fingerprint:
+                devices[fingerprint] = device
+            else:
+                odd[fingerprint] = f"device {fingerprint!r} has the columns of {inert(repr(device.fingerprint))}"
+    return devices, odd
 
 
 def _device_row(device: Device) -> Row:
     type_, name, capability, *rest = astuple(device)
     return (device.fingerprint, type_, name, *capability, *rest)
-
-
-def _device(row: Row) -> tuple[str, Device]:
-    """The inverse of `_device_row`, by its fingerprint. Raises ValueError where that is another one."""
-    fingerprint, type_, name, major, minor, *rest = row
-    device = Device(type_, name, (major, minor), *rest)
-    if device.fingerprint != fingerprint:
-        raise ValueError(f"device {fingerprint!r} has the columns of {device.fingerprint!r}")
-    return fingerprint, device
 
 
 def _row(winner: Winner) -> Row:
@@ -206,12 +332,10 @@ def _row(winner: Winner) -> Row:
     )
 
 
-def _winner(row: Row, devices: dict[str, Device]) -> Winner:
+def _winner(devices: dict[str, Device], row: Row) -> Winner:
     """The inverse of `_row`."""
     device, dtype, rows, cols, k, sorted_, strategy, config, source, code, *rest = row
     time_us, baseline_us, ratio, baseline, measured_at, second, its_config, gap, slowdown = rest
-    if (second is None) != (its_config is None):
-        raise ValueError("a runner-up is a strategy and its configuration")
     return Winner(
         devices[device],
         TuningKey(dtype, rows, cols, k, bool(sorted_)),
@@ -240,7 +364,7 @@ def _write_database(winners: Iterable[Winner], path: Path) -> None:
             connection.execute(statement)
         insert = "INSERT INTO {} VALUES ({})"
         connection.executemany(
-            insert.format("device", ", ".join("?" * len(DEVICE_COLUMNS))), map(_device_row, devices.values())
+            insert.format("device", ", ".join("?" * len(DEVICE))), map(_device_row, devices.values())
         )
         connection.executemany(insert.format("winner", ", ".join("?" * len(COLUMNS))), map(_row, winners))
         rows = [*_device_rows(connection), *_rows(connection)]

@@ -18,11 +18,17 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from autotopk.errors import DatabaseError
+from autotopk.errors import DatabaseError, inert
 from autotopk.tuning_db.models import Base, refuse_changes
 
 APPLICATION_ID = int.from_bytes(b"atkT")
 """Marks the SQLite file as a tuning database."""
+
+STRANGERS = """
+SELECT name FROM sqlite_master WHERE type IN ('view', 'trigger')
+AND name NOT IN ('measurement_refuses_update', 'measurement_refuses_delete')
+"""
+"""What could make SQLite do something else than store and find."""
 
 Migration = Callable[[Operations], None]
 
@@ -129,7 +135,9 @@ def current() -> int:
 
 
 def check(connection: Connection, path: Path) -> None:
-    """Raise DatabaseError unless the file is a tuning database of the current schema."""
+    """Raise DatabaseError unless the file is an undamaged tuning database of the current schema."""
+    if (damage := connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()) != "ok":
+        raise DatabaseError(f"{path} is damaged: {inert(damage)}")
     if (found := _schema(connection, path)) != current():
         raise DatabaseError(f"{path} has schema {found}, not {current()} yet; `autotopk tune` brings it up to date")
 
@@ -161,4 +169,6 @@ def _schema(connection: Connection, path: Path) -> int:
         raise DatabaseError(f"{path} is an SQLite file, but no tuning database of autotopk")
     if version > current():
         raise DatabaseError(f"{path} has schema {version}; this autotopk reads up to {current()}: upgrade autotopk")
+    for name in connection.exec_driver_sql(STRANGERS).scalars():
+        raise DatabaseError(f"{path} has a view or trigger that autotopk did not make: {inert(name)}")
     return version

@@ -1,12 +1,14 @@
 """Records to rows and back, within a session that somebody else began."""
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import cache
-from typing import Any, NamedTuple
+from math import inf
+from typing import Any, NamedTuple, cast, get_args
 
-from sqlalchemy import Row, Select, and_, delete, func, insert, literal, select
+from sqlalchemy import Select, and_, delete, func, insert, literal, select
 from sqlalchemy.orm import Session, aliased
 
 from autotopk.candidate import Candidate
@@ -14,6 +16,22 @@ from autotopk.device import Device
 from autotopk.errors import DatabaseError
 from autotopk.identity import Identity
 from autotopk.key import TuningKey
+from autotopk.tuning_db.columns import (
+    BOOL,
+    CONFIG,
+    DEVICE,
+    MOMENT,
+    NAME,
+    NUMBER,
+    SHAPE,
+    TEXT,
+    TIME,
+    Check,
+    Columns,
+    one_of,
+    or_nothing,
+    why_not,
+)
 from autotopk.tuning_db.models import (
     Base,
     CandidateRow,
@@ -25,11 +43,72 @@ from autotopk.tuning_db.models import (
     WinnerRow,
     WorkloadRow,
 )
-from autotopk.tuning_db.records import Measurement, Winner
+from autotopk.tuning_db.records import Measurement, Stage, Status, Winner
 from autotopk.tuning_db.winners import Evidence, derive, winner_of
 
 _OF_IDENTITY = ("source", "code")
 """Columns of a measurement that are one record."""
+
+
+LONGEST_JSON = 1 << 20
+"""Characters of a value in JSON, and of an error."""
+
+
+def _is_json(value: object) -> bool:
+    try:
+        return len(json.dumps(value, allow_nan=False)) < LONGEST_JSON
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
+def _is_number(value: object) -> bool:
+    return (type(value) is float or type(value) is int) and -inf < value < inf
+
+
+ERROR = Check("TEXT", lambda value: type(value) is str and len(value) < LONGEST_JSON, "a text")
+SAMPLES = Check("JSON", lambda values: type(values) is list and all(map(TIME.accepts, values)), "positive numbers")
+STATS = Check(
+    "JSON",
+    lambda stats: type(stats) is dict and all(map(_is_number, stats.values())) and _is_json(stats),
+    "an object of numbers",
+)
+ARGUMENTS = Check("JSON", lambda value: type(value) is dict and _is_json(value), "a JSON object")
+
+COLUMNS: Columns = {
+    **DEVICE,
+    **SHAPE,
+    "sorted": BOOL,
+    "strategy": NAME,
+    "config": CONFIG,
+    "uuid": TEXT,
+    "source": TEXT,
+    "code": TEXT,
+    "stage": one_of(get_args(Stage)),
+    "status": one_of(get_args(Status)),
+    "measured_at": MOMENT,
+    "until": MOMENT,
+    "samples_us": SAMPLES,
+    "baseline_us": SAMPLES,
+    "ratio": or_nothing(TIME),
+    "margin": or_nothing(NUMBER),
+    "adversarial_slowdown": or_nothing(TIME),
+    "cold": BOOL,
+    "error": or_nothing(ERROR),
+    "build_stats": STATS,
+    "second_strategy": or_nothing(NAME),
+    "second_config": or_nothing(CONFIG),
+    "gap": or_nothing(NUMBER),
+    **dict.fromkeys(("driver", "cuda", "torch", "triton", "tilelang", "python", "autotopk", "baseline"), TEXT),
+    "arguments": ARGUMENTS,
+    "started": TEXT,
+    "ended": or_nothing(TEXT),
+    "outcome": or_nothing(TEXT),
+}
+"""What a tuner writes, by the names that queries give their columns; a file from elsewhere may hold anything."""
+
+
+class OddValueError(ValueError):
+    """A database holds what no tuner writes."""
 
 
 class Discard(NamedTuple):
@@ -54,13 +133,6 @@ def device_columns(device: Device) -> dict[str, Any]:
     columns = asdict(device)
     columns["major"], columns["minor"] = columns.pop("capability")
     return {"fingerprint": device.fingerprint, **columns}
-
-
-def device_of(row: DeviceRow) -> Device:
-    """The inverse of `device_columns`."""
-    columns = _columns(row)
-    del columns["fingerprint"]
-    return Device(capability=(columns.pop("major"), columns.pop("minor")), **columns)
 
 
 def run_id(session: Session, run: RunRecord) -> int:
@@ -107,14 +179,12 @@ def select_measurements(
     device: str | None = None, key: TuningKey | None = None, stage: str | None = None
 ) -> Select[Any]:
     """The measurements, joined with all they refer to, of one device fingerprint, key or stage if named."""
+    tables = (DeviceRow, WorkloadRow, CandidateRow, MeasurementRow)
     query = (
         select(
-            DeviceRow,
+            *(getattr(table, name) for table in tables for name in _own_columns(table)),
             EnvironmentRow.baseline,
-            *(getattr(WorkloadRow, name) for name in _own_columns(WorkloadRow)),
-            *(getattr(CandidateRow, name) for name in _own_columns(CandidateRow)),
             MeasurementRow.run_id,
-            *(getattr(MeasurementRow, name) for name in _own_columns(MeasurementRow)),
         )
         .join_from(MeasurementRow, RunRow)
         .join(DeviceRow)
@@ -132,31 +202,22 @@ def select_measurements(
     return query
 
 
-def measurement_of(row: Row[Any]) -> Measurement:
-    """One row of `select_measurements` as it was recorded."""
-    return Measurement(
-        uuid=row.uuid,
-        device=device_of(row.DeviceRow),
-        key=TuningKey(row.dtype, row.rows, row.cols, row.k, row.sorted),
-        candidate=Candidate(row.strategy, row.config),
-        identity=Identity(row.source, row.code),
-        stage=row.stage,
-        status=row.status,
-        measured_at=row.measured_at,
-        samples_us=tuple(row.samples_us),
-        baseline_us=tuple(row.baseline_us),
-        ratio=row.ratio,
-        margin=row.margin,
-        adversarial_slowdown=row.adversarial_slowdown,
-        cold=row.cold,
-        error=row.error,
-        build_stats=row.build_stats,
-    )
+def read_evidence(session: Session, device: str | None = None, key: TuningKey | None = None) -> Iterator[Evidence]:
+    """The measurements of `select_evidence`, as they were recorded, each beside what torch.topk was."""
+    return (_evidence(row) for row in _read(session, select_evidence(device, key)))
 
 
-def evidence_of(row: Row[Any]) -> Evidence:
-    """The same row, beside what torch.topk was."""
-    return Evidence(measurement_of(row), row.baseline)
+def read_measurements(
+    session: Session, device: str | None = None, key: TuningKey | None = None, stage: str | None = None
+) -> Iterator[Measurement]:
+    """Those of `select_measurements`, as they were recorded."""
+    return (_evidence(row).measurement for row in _read(session, select_measurements(device, key, stage)))
+
+
+def read_devices(session: Session) -> list[Device]:
+    """The devices that were tuned on, by fingerprint."""
+    columns = (getattr(DeviceRow, name) for name in _own_columns(DeviceRow))
+    return list(map(_device, _read(session, select(*columns).order_by(DeviceRow.fingerprint))))
 
 
 def read_winners(session: Session, device: str | None) -> list[Winner]:
@@ -171,13 +232,12 @@ def read_winners(session: Session, device: str | None) -> list[Winner]:
         .order_by(None)
         .order_by(DeviceRow.fingerprint, *shape)
     )
-    return [winner_of(evidence_of(row), _second(row), row.gap) for row in session.execute(query)]
+    return [_winner(row) for row in _read(session, query)]
 
 
 def replace_winners(session: Session, device: str | None) -> None:
     """Derive the winners of one device, or of all, from what is measured and from the winners until now."""
-    evidence = map(evidence_of, session.execute(select_evidence(device)))
-    winners = derive(evidence, incumbents=read_winners(session, device))
+    winners = derive(read_evidence(session, device), incumbents=read_winners(session, device))
     devices = select(DeviceRow.id) if device is None else select(DeviceRow.id).filter_by(fingerprint=device)
     session.execute(delete(WinnerRow).where(WinnerRow.device_id.in_(devices)))
     for uuid, winner in winners.items():
@@ -213,19 +273,21 @@ def read_discards(session: Session) -> list[Discard]:
     columns = [getattr(WorkloadRow, name) for name in _own_columns(WorkloadRow)]
     query = select(DeviceRow.fingerprint, DiscardRow.until, *columns).join_from(DiscardRow, DeviceRow).join(WorkloadRow)
     return [
-        Discard(row.fingerprint, TuningKey(row.dtype, row.rows, row.cols, row.k, row.sorted), row.until)
-        for row in session.execute(query)
+        Discard(row["fingerprint"], TuningKey(**_part(row, WorkloadRow)), row["until"]) for row in _read(session, query)
     ]
 
 
 def read_runs(session: Session) -> Iterator[tuple[RunRecord, list[Measurement]]]:
     """Every run with what it measured."""
     measured = defaultdict(list)
-    for row in session.execute(select_measurements()):
-        measured[row.run_id].append(measurement_of(row))
-    query = select(RunRow, DeviceRow, EnvironmentRow).join_from(RunRow, DeviceRow).join(EnvironmentRow)
-    for run, device, environment in session.execute(query):
-        yield RunRecord(_columns(device), _columns(environment), _columns(run)), measured[run.id]
+    for row in _read(session, select_measurements()):
+        measured[row["run_id"]].append(_evidence(row).measurement)
+    parts = (DeviceRow, EnvironmentRow, RunRow)
+    columns = (getattr(table, name) for table in parts for name in _own_columns(table))
+    query = select(RunRow.id, *columns).join_from(RunRow, DeviceRow).join(EnvironmentRow)
+    for row in _read(session, query):
+        _device(row)
+        yield RunRecord(*(_part(row, table) for table in parts)), measured[row["id"]]
 
 
 @cache
@@ -234,12 +296,52 @@ def _own_columns(table: type[Base]) -> list[str]:
     return [column.name for column in table.__table__.columns if not column.primary_key and not column.foreign_keys]
 
 
-def _second(row: Row[Any]) -> Candidate | None:
-    return None if row.second_strategy is None else Candidate(row.second_strategy, row.second_config)
+def _read(session: Session, query: Select[Any]) -> Iterator[Mapping[str, Any]]:
+    """The rows of a query by the names of their columns. Raises OddValueError on what no tuner writes."""
+    found = session.execute(query)
+    try:
+        for row in found.mappings():
+            for name, value in row.items():
+                if (check := COLUMNS.get(name)) and (reason := why_not(name, check, value)):
+                    raise OddValueError(reason)
+            yield cast(Mapping[str, Any], row)
+    except (ValueError, TypeError, RecursionError) as error:  # what is no JSON, and was to be
+        raise OddValueError(str(error)) from error
 
 
-def _columns(row: Base) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in _own_columns(type(row))}
+def _device(row: Mapping[str, Any]) -> Device:
+    """The inverse of `device_columns`."""
+    fingerprint, type_, name, major, minor, *rest = _part(row, DeviceRow).values()
+    device = Device(type_, name, (major, minor), *rest)
+    if device.fingerprint != fingerprint:
+        raise OddValueError(f"device {fingerprint!r} has the columns of {device.fingerprint!r}")
+    return device
+
+
+def _evidence(row: Mapping[str, Any]) -> Evidence:
+    """A row of `select_measurements`."""
+    if row["k"] > row["cols"]:
+        raise OddValueError(f"k is {row['k']}, more than cols, {row['cols']}")
+    if row["status"] == "ok" and not (row["ratio"] and row["samples_us"] and row["baseline_us"]):
+        raise OddValueError(f"measurement {row['uuid']!r} is ok, without samples or their ratio")
+    own = _part(row, MeasurementRow)
+    own["identity"] = Identity(own.pop("source"), own.pop("code"))
+    own |= {name: tuple(own[name]) for name in ("samples_us", "baseline_us")}
+    key, candidate = TuningKey(**_part(row, WorkloadRow)), Candidate(**_part(row, CandidateRow))
+    return Evidence(Measurement(device=_device(row), key=key, candidate=candidate, **own), row["baseline"])
+
+
+def _winner(row: Mapping[str, Any]) -> Winner:
+    """A row of `select_evidence` that a winner refers to, with its runner-up and gap."""
+    if row["status"] != "ok":
+        raise OddValueError(f"the winner {row['uuid']!r} is {row['status']}")
+    second = None if row["second_strategy"] is None else Candidate(row["second_strategy"], row["second_config"])
+    return winner_of(_evidence(row), second, row["gap"])
+
+
+def _part(row: Mapping[str, Any], table: type[Base]) -> dict[str, Any]:
+    """The columns of one table."""
+    return {name: row[name] for name in _own_columns(table)}
 
 
 def _row_id(session: Session, table: type[Base], columns: Mapping[str, Any], unique: tuple[str, ...] = ()) -> int:

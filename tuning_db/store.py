@@ -1,6 +1,7 @@
 """Transactions on the tuning database: who may write when, and what a failure of the file becomes."""
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,20 +14,23 @@ from typing import Self
 from uuid import uuid4
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, select, update
-from sqlalchemy.exc import StatementError
+from sqlalchemy.exc import SQLAlchemyError, StatementError
 from sqlalchemy.orm import Session
 
 from autotopk.device import Device
-from autotopk.errors import DatabaseError
-from autotopk.files import make_private
+from autotopk.errors import DatabaseError, inert
+from autotopk.files import make_private, open_regular
 from autotopk.key import TuningKey
 from autotopk.tuning_db import migrations, rows
-from autotopk.tuning_db.models import DeviceRow, MeasurementRow, RunRow
+from autotopk.tuning_db.models import MeasurementRow, RunRow
 from autotopk.tuning_db.records import Environment, Measurement, Stage, Winner
 from autotopk.tuning_db.winners import Evidence
 
 BUSY_S = 30.0
 """How long a transaction waits for those of other processes."""
+
+MAX_VALUE_BYTES = 1 << 24
+"""Of one value or row."""
 
 READ = "BEGIN"
 WRITE = "BEGIN IMMEDIATE"
@@ -48,16 +52,20 @@ class Store:
     def open(cls, path: Path, *, read_only: bool = False) -> Self:
         """Open a database, created or migrated first where needed, unless it is for reading only.
 
-        Raises DatabaseError where it is damaged, foreign or newer, and for reading only also where missing or older.
+        Raises DatabaseError where it is no regular file, damaged, foreign or newer, and for reading only also where
+        missing or older.
         """
-        if not read_only:
-            try:
+        try:
+            if os.path.exists(path):
+                open_regular(path).close()
+            elif read_only:
+                raise DatabaseError(f"there is no tuning database at {path}; `autotopk tune` makes one")
+            else:
                 make_private(path.parent)
-            except OSError as error:
-                raise DatabaseError(f"tuning database {path}: {error}") from error
-        elif not path.exists():
-            raise DatabaseError(f"there is no tuning database at {path}; `autotopk tune` makes one")
-        store = cls(path, _engine(path, read_only=read_only))
+            store = cls(path, _engine(path, read_only=read_only))
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise DatabaseError(f"tuning database {path}: {reason}") from error
         try:
             with store._transaction(READ if read_only else WRITE) as session:
                 (migrations.check if read_only else migrations.prepare)(session.connection(), path)
@@ -103,12 +111,12 @@ class Store:
     ) -> list[Measurement]:
         """All measurements, of every status, the oldest first; of one device fingerprint, key or stage if named."""
         with self._transaction(READ) as session:
-            return [rows.measurement_of(row) for row in session.execute(rows.select_measurements(device, key, stage))]
+            return list(rows.read_measurements(session, device, key, stage))
 
     def evidence(self, device: str, key: TuningKey) -> list[Evidence]:
         """What counts of a key on a device, the oldest first, each beside what torch.topk was then."""
         with self._transaction(READ) as session:
-            return [rows.evidence_of(row) for row in session.execute(rows.select_evidence(device, key))]
+            return list(rows.read_evidence(session, device, key))
 
     def derive_winners(self, device: str | None = None) -> list[Winner]:
         """Derive the winners of one device, or of all, again (see `winners.derive`), and store them."""
@@ -135,12 +143,13 @@ class Store:
     def devices(self) -> list[Device]:
         """The devices that were tuned on."""
         with self._transaction(READ) as session:
-            return list(map(rows.device_of, session.scalars(select(DeviceRow).order_by(DeviceRow.fingerprint))))
+            return rows.read_devices(session)
 
     def merge(self, other: Path) -> int:
         """Add the measurements of another tuning database that this one lacks, and derive all winners again.
 
-        Returns how many were new. Raises DatabaseError also where the other file cannot be read.
+        Returns how many were new. Raises DatabaseError also where the other file cannot be read, or any value in it is
+        none that a tuner writes.
         """
         with Store.open(other, read_only=True) as source, source._transaction(READ) as session:
             runs, discards = list(rows.read_runs(session)), rows.read_discards(session)
@@ -158,13 +167,14 @@ class Store:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Session]:
-        """The one place where errors of SQLite become DatabaseError."""
+        """The one place where errors of SQLite, and odd values in the file, become DatabaseError."""
         try:
             with Session(self._engine.execution_options(begin=begin)) as session, session.begin():
                 yield session
-        except (StatementError, json.JSONDecodeError) as error:
+        except (SQLAlchemyError, sqlite3.Error, rows.OddValueError, UnicodeDecodeError) as error:
+            # the last of these where SQLite quotes what is no text of a damaged file
             reason = error.orig if isinstance(error, StatementError) else error
-            raise DatabaseError(f"tuning database {self.path}: {reason}") from error
+            raise DatabaseError(f"tuning database {self.path}: {inert(reason)}") from error
 
 
 def _engine(path: Path, *, read_only: bool) -> Engine:
@@ -183,6 +193,7 @@ def _engine(path: Path, *, read_only: bool) -> Engine:
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _: object) -> None:
         connection.isolation_level = None  # the driver begins nothing by itself
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA query_only = ON" if read_only else "PRAGMA journal_mode = DELETE")
 

@@ -1,5 +1,6 @@
 """The `autotopk` command: tune, show, explain, export, import, bench, doctor."""
 
+import io
 import json
 import shlex
 import sys
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from autotopk.errors import AutotopkError, MeasurementError
+from autotopk.errors import AutotopkError, MeasurementError, inert
 
 
 class Commands(TyperGroup):
@@ -42,7 +43,9 @@ Ks = Annotated[Words, typer.Option("-k", "--k", help="How many of each row: 8,64
 Dtypes = Annotated[Words, typer.Option("--dtype", help="Dtypes: float32,bfloat16.")]
 RunsOn = Annotated[str | None, typer.Option("--device", help="cpu, cuda or cuda:1; by default a GPU if there is one.")]
 OfDevice = Annotated[str | None, typer.Option("--device", help="cpu, cuda, or a part of a stored device: H100.")]
-Database = Annotated[Path | None, typer.Option("--db", help="Tuning database; by default the user's.")]
+Database = Annotated[
+    Path | None, typer.Option("--db", help="Tuning database, with its winners beside it; by default the user's.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -162,21 +165,20 @@ def export(
     winners, source = transfer.winners(db, device)
     files = transfer.export(winners, path)
     out = console()
-    out.print(f"{len(winners)} winners from {source}:", soft_wrap=True)
+    out.print(f"{len(winners)} winners from {source}:", soft_wrap=True, markup=False)
     for file in files:
-        out.print(f"  {file}", soft_wrap=True)
-    out.print(f"deploy: copy {path.name} and set AUTOTOPK_DB={path.absolute()}", soft_wrap=True)
+        out.print(f"  {file}", soft_wrap=True, markup=False)
+    out.print(f"deploy: copy {path.name} and set AUTOTOPK_DB={path.absolute()}", soft_wrap=True, markup=False)
 
 
 @app.command("import")
 def import_(path: Annotated[Path, typer.Argument(metavar="OTHER.sqlite")], db: Database = None) -> None:
     """Add the measurements of another machine's tuning database, and publish the winners again."""
-    from autotopk import settings
     from autotopk.cli import transfer
 
-    new, winners = transfer.import_measurements(path, db)
+    new, winners, published = transfer.import_measurements(path, db)
     typer.echo(f"{new} new measurements; {len(winners)} winners of all devices together")
-    typer.echo(f"published to {settings.user_winners_path()}")
+    typer.echo(f"published to {published}")
 
 
 @app.command()
@@ -190,6 +192,8 @@ def bench(
     device: RunsOn = None,
 ) -> None:
     """Time and check `autotopk.topk` beside torch.topk, sorted and in any order."""
+    from rich.markup import escape
+
     from autotopk.cli import arguments
     from autotopk.cli.bench import bench as measure
     from autotopk.cli.bench import document
@@ -209,7 +213,7 @@ def bench(
                 measured.append(measure(workload, place))
             except MeasurementError as error:
                 failed = True
-                bar.line(f"[red]{workload}: {error}[/]")
+                bar.line(f"[red]{workload}: {escape(inert(error))}[/]")
     if json_path:
         told = document(measured, place, shlex.join(["autotopk", *sys.argv[1:]]))
         json_path.write_text(json.dumps(told, indent=2) + "\n")
@@ -246,5 +250,8 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__
 
 def main() -> None:
     """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files hold any bytes
     warnings.showwarning = _show_warning
     app()

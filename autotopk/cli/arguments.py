@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotopk.device import Device, device_of
-from autotopk.errors import AutotopkError
+from autotopk.errors import AutotopkError, inert
 
 if TYPE_CHECKING:
     import torch
@@ -97,28 +97,41 @@ def usual(device: "torch.device") -> "list[Workload]":
 
 
 def missed(path: Path, device: Device) -> "list[Workload]":
-    """The problems of a device in a file that AUTOTOPK_MISSES named, the commonest first. Raises SelectionError."""
+    """The problems of a device in a file that AUTOTOPK_MISSES named: what most processes met first.
+
+    Raises SelectionError.
+    """
+    from autotopk.files import read_regular
+    from autotopk.runtime.misses import MAX_BYTES
+    from autotopk.tuning_db.columns import BOOL, SHAPE, TEXT, why_not
     from autotopk.workloads import Workload
 
+    columns = {"device": TEXT, **SHAPE, "sorted": BOOL}
     counts: Counter[Workload] = Counter()
     others: set[str] = set()
     try:
-        lines = path.read_text().splitlines()
+        lines = read_regular(path, 2 * MAX_BYTES).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise SelectionError(f"misses {path}: {error}") from error
+        raise SelectionError(f"misses {path}: {inert(error)}") from error
     for number, line in enumerate(lines, 1):
         try:
             miss = json.loads(line)
-            place, count = miss.pop("device"), miss.pop("count")
+            place = miss.pop("device")
+            miss.pop("count", None)  # of plans, in files of earlier versions
+            for name, value in {"device": place, **miss}.items():
+                if reason := why_not(name, columns[name], value):
+                    raise ValueError(reason)
             workload = Workload(**miss)
             if place == device.fingerprint:
-                counts[workload] += count
+                counts[workload] += 1
             else:
                 others.add(place)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise SelectionError(f"misses {path}, line {number}: {line!r} is no miss ({error})") from error
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            told = f"{inert(repr(line))} is no miss ({inert(error)})"
+            raise SelectionError(f"misses {path}, line {number}: {told}") from error
     if not counts:
-        raise SelectionError(f"{path} holds no miss of {device.fingerprint}, only of: {'; '.join(others) or 'none'}")
+        told = inert("; ".join(sorted(others)) or "none")
+        raise SelectionError(f"{path} holds no miss of {device.fingerprint}, only of: {told}")
     return [workload for workload, _ in counts.most_common()]
 
 

@@ -104,7 +104,7 @@ def _winners(devices: list[Device]) -> Iterator[Finding]:
             yield Finding(
                 "winners", "note", f"{layer}: {'off (AUTOTOPK_SHIPPED=0)' if layer == 'shipped' else 'not set'}"
             )
-        elif not path.exists() and layer != "AUTOTOPK_DB":
+        elif not os.path.exists(path) and layer != "AUTOTOPK_DB":
             yield Finding("winners", "note", f"{layer}: none at {path}")
         else:
             yield _layer(layer, path, devices)
@@ -112,15 +112,18 @@ def _winners(devices: list[Device]) -> Iterator[Finding]:
 
 def _layer(layer: str, path: Path, devices: list[Device]) -> Finding:
     try:
-        winners = artifact.read(path)
+        found = artifact.contents(path)
     except ArtifactError as error:
         return Finding("winners", "broken", f"{layer}: {path}: {error}")
+    winners = found.winners()
     here = {device.fingerprint for device in devices}
     ours = [winner for winner in winners if winner.device.fingerprint in here]
     text = f"{layer}: {path}: {len(winners)} winners, {len(ours)} for the devices here"
     if troubles := Counter(filter(None, map(_trouble, ours))):
         text += "; " + ", ".join(f"{count} {trouble}" for trouble, count in troubles.items())
         return Finding("winners", "warning", text + "; `autotopk tune` measures them again")
+    if found.loss:
+        return Finding("winners", "warning", f"{text}; {found.loss}")
     return Finding("winners", "ok", text)
 
 
@@ -136,7 +139,7 @@ def _trouble(winner: Winner) -> str | None:
 def _storage() -> Iterator[Finding]:
     yield _database(settings.database_path())
     folder = settings.cache_dir()
-    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    existing = next(parent for parent in (folder, *folder.parents) if os.path.exists(parent))
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         yield Finding("storage", "ok", f"cache folder {folder} is writable")
     else:
@@ -146,7 +149,7 @@ def _storage() -> Iterator[Finding]:
 
 
 def _database(path: Path) -> Finding:
-    if not path.exists():
+    if not os.path.exists(path):
         return Finding("storage", "note", f"no tuning database at {path} yet; `autotopk tune` makes it")
     from autotopk.tuning_db.store import Store
 

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from autotopk.cli.tables import short, times_faster
+from autotopk.errors import inert
 from autotopk.tuning.events import (
     CandidateMeasured,
     Event,
@@ -60,7 +61,7 @@ class ProgressBar:
         match event:
             case TuneStarted():
                 budget = "" if event.budget_s is None else f", within {_duration(event.budget_s)}"
-                self.line(f"tuning {event.workloads} workloads on {event.device.fingerprint}{budget}")
+                self.line(f"tuning {event.workloads} workloads on {escape(inert(event.device.fingerprint))}{budget}")
                 for strategy, reasons in event.unbuildable.items():
                     self.line(escape(f"{strategy} steps aside, but for kernels compiled before: {'; '.join(reasons)}"))
                 self._progress.update(self._task, total=event.workloads)
@@ -84,7 +85,7 @@ def _told(result: WorkloadResult) -> str:
     if tried := sum((result.measured or {}).values()):
         parts.append(f"{tried} tried in {_duration(result.seconds)}")
     if result.error:
-        parts.append(result.error)
+        parts.append(inert(result.error))
     return escape(", ".join(parts))
 
 

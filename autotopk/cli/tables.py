@@ -12,6 +12,7 @@ from rich.table import Table
 from autotopk.candidate import Candidate
 from autotopk.cli.bench import Row, summaries
 from autotopk.cli.doctor import Finding
+from autotopk.errors import inert
 from autotopk.tuning.events import TuneReport
 from autotopk.tuning_db.records import Measurement, Winner
 
@@ -22,7 +23,7 @@ PLAIN_WIDTH = 120
 def console(*, stderr: bool = False) -> Console:
     """Standard output or standard error; as wide as the terminal, else 120 columns."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, width=None if stream.isatty() else PLAIN_WIDTH, highlight=False)
+    return Console(file=stream, width=None if stream.isatty() else PLAIN_WIDTH, highlight=False, emoji=False)
 
 
 def times_faster(ratio: float) -> str:
@@ -55,10 +56,10 @@ def tune_report(report: TuneReport) -> Iterator[RenderableType]:
         yield from winners_tables(winners, "winners")
     for result in report.results:
         if result.outcome == "failed":
-            yield f"[red]{result.workload}: {escape(result.error or 'failed')}[/]"
+            yield f"[red]{result.workload}: {escape(inert(result.error or 'failed'))}[/]"
     counts = ", ".join(f"{count} {status}" for status, count in report.counts().items()) or "nothing new to measure"
     yield f"{report.outcome} after {report.elapsed_s:.0f} s: {counts}"
-    yield f"winners published to {report.winners_path}, measurements recorded in {report.store_path}"
+    yield escape(f"winners published to {report.winners_path}, measurements recorded in {report.store_path}")
     if open_ := sum(result.outcome in ("partial", "skipped") for result in report.results):
         yield f"{open_} workloads are not done; the same command again goes on from here"
 
@@ -78,10 +79,10 @@ def winners_table(winners: Iterable[Winner], title: str) -> Table:
     for winner in winners:
         table.add_row(
             str(winner.key),
-            short(winner.candidate),
+            escape(short(winner.candidate)),
             f"{winner.time_us:.1f}",
             times_faster(winner.ratio),
-            _runner_up(winner),
+            escape(_runner_up(winner)),
             "" if winner.gap is None else f"{winner.gap:.1%}",
         )
     return table
@@ -96,14 +97,14 @@ def measurements_table(measurements: Iterable[Measurement], title: str) -> Table
         ok = measurement.status == "ok"
         table.add_row(
             str(measurement.key),
-            short(measurement.candidate),
+            escape(short(measurement.candidate)),
             measurement.stage,
             measurement.status if ok else f"[red]{measurement.status}[/]",
             _median(measurement.samples_us),
             _median(measurement.baseline_us),
             "" if measurement.ratio is None else f"{measurement.ratio:.3f}",
-            measurement.measured_at[:16].replace("T", " "),
-            escape(measurement.error or ""),
+            escape(measurement.measured_at[:16].replace("T", " ")),
+            escape(inert(measurement.error or "")),
         )
     return table
 
@@ -120,7 +121,7 @@ def bench_table(rows: Sequence[Row]) -> Table:
         table.add_row(
             f"{row.rows}x{row.cols} k={row.k} {row.dtype}" + ("*" if row in warm else ""),
             "sorted" if row.sorted else "any",
-            f"{row.strategy} {config_words(row.config)}",
+            escape(f"{row.strategy} {config_words(row.config)}"),
             *of_gpu,
             _us(row.host_us),
             _us(row.torch_host_us),
@@ -140,7 +141,7 @@ def bench_summary(rows: Sequence[Row]) -> Iterator[str]:
         )
     for row in rows:
         for problem in row.problems:
-            yield f"[red]{row.rows}x{row.cols} k={row.k} {row.dtype}: {escape(problem)}[/]"
+            yield f"[red]{row.rows}x{row.cols} k={row.k} {row.dtype}: {escape(inert(problem))}[/]"
 
 
 MARKS = {"ok": "[green]ok[/]      ", "note": "note    ", "warning": "[yellow]warning[/] ", "broken": "[red]broken[/]  "}
@@ -153,12 +154,14 @@ def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
         if finding.section != section:
             section = finding.section
             yield f"[bold]{section}[/]"
-        yield f"  {MARKS[finding.level]}{escape(finding.text)}"
+        yield f"  {MARKS[finding.level]}{escape(inert(finding.text, 1000))}"
 
 
 def _table(title: str, *headings: str) -> Table:
     """A table with those columns; "heading>" is aligned to the right, "heading!" to the left, and neither folds."""
-    table = Table(title=title, title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title=escape(title), title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
     for heading in headings:
         right = heading.endswith(">")
         table.add_column(heading.rstrip(">!"), justify="right" if right else "left", no_wrap=heading[-1] in ">!")

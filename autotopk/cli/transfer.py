@@ -1,5 +1,7 @@
 """Winners on their way between files: where they are found, exported to and imported from."""
 
+import os
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -7,7 +9,7 @@ from pathlib import Path
 from autotopk import settings
 from autotopk.cli.arguments import device_named
 from autotopk.device import Device
-from autotopk.errors import ArtifactError, DatabaseError
+from autotopk.errors import ArtifactError, AutotopkWarning, DatabaseError
 from autotopk.runtime.state import default
 from autotopk.runtime.winners import layers
 from autotopk.tuning_db import artifact
@@ -18,15 +20,15 @@ def known_devices() -> list[Device]:
     """All devices that run time has winners for."""
     found: dict[str, Device] = {}
     for _, path in layers():
-        if path is not None and path.exists():
+        if path is not None and os.path.exists(path):
             with suppress(ArtifactError):
-                found |= {winner.device.fingerprint: winner.device for winner in artifact.read(path)}
+                found |= {winner.device.fingerprint: winner.device for winner in artifact.contents(path).winners()}
     return [found[fingerprint] for fingerprint in sorted(found)]
 
 
 def served() -> list[Winner]:
     """What run time would serve on every device: the layers merged key by key."""
-    return [winner for device in known_devices() for winner in default.winners(device).by_key.values()]
+    return [winner for device in known_devices() for winner in default.winners(device)]
 
 
 def winners(database: Path | None, device: str | None) -> tuple[list[Winner], str]:
@@ -36,7 +38,7 @@ def winners(database: Path | None, device: str | None) -> tuple[list[Winner], st
     what run time serves. Raises DatabaseError, SelectionError.
     """
     path = database or settings.database_path()
-    if database is None and not path.exists():
+    if database is None and not os.path.exists(path):
         found, source = served(), "the winners that run time serves"
     else:
         found, source = _read(path), str(path)
@@ -51,7 +53,7 @@ def measurements(database: Path | None, device: str | None) -> tuple[list[Measur
     from autotopk.tuning_db.store import Store
 
     path = database or settings.database_path()
-    if is_artifact(path):
+    if artifact.is_winners_file(path):
         raise DatabaseError(f"{path} holds winners, not the measurements behind them")
     with Store.open(path, read_only=True) as store:
         wanted = device and device_named(device, store.devices()).fingerprint
@@ -66,40 +68,36 @@ def export(winners: Sequence[Winner], path: Path) -> list[Path]:
     return [path, path.with_suffix(".json"), path.with_name(f"{path.name}.sha256")]
 
 
-def import_measurements(other: Path, database: Path | None) -> tuple[int, list[Winner]]:
-    """Merge another tuning database into ours and publish the user's winners again.
+def import_measurements(other: Path, database: Path | None) -> tuple[int, list[Winner], Path]:
+    """Merge another tuning database into ours, or into a named one, and publish its winners again.
 
-    Returns how many measurements were new, and the winners. Raises DatabaseError, ArtifactError.
+    Returns how many measurements were new, the winners, and where they are. Raises DatabaseError, ArtifactError.
     """
     from autotopk.tuning_db.store import Store
 
-    if is_artifact(other):
+    if artifact.is_winners_file(other):
         raise DatabaseError(
             f"{other} holds winners, not the measurements behind them: serve from it with AUTOTOPK_DB={other}, "
             "or import the tuning database that it was exported from"
         )
     with Store.open(database or settings.database_path()) as store:
+        published = settings.published_path(store.path)
+        artifact.refuse_to_overwrite(published)
         new = store.merge(other)
         found = store.winners()
-    artifact.publish(found, settings.user_winners_path())
+    artifact.publish(found, published)
     default.reload()
-    return new, found
-
-
-def is_artifact(path: Path) -> bool:
-    """Whether a file is a winners artifact."""
-    try:
-        artifact.read(path)
-    except ArtifactError:
-        return False
-    return True
+    return new, found, published
 
 
 def _read(path: Path) -> list[Winner]:
     """The winners of a tuning database, or of an artifact."""
     from autotopk.tuning_db.store import Store
 
-    if is_artifact(path):
-        return list(artifact.read(path))
+    if artifact.is_winners_file(path):
+        found = artifact.contents(path)
+        if found.loss:
+            warnings.warn(f"{path}: {found.loss}", AutotopkWarning, stacklevel=2)
+        return list(found.winners())
     with Store.open(path, read_only=True) as store:
         return store.winners()

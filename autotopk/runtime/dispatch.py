@@ -76,7 +76,7 @@ def choices(
         yield from _side_by_side(problem, device, force, runtime)
         return
     key, winners = TuningKey.of(problem), runtime.winners(device)
-    exact = winners.by_key.get(key)
+    exact = winners.exact(key)
     # 1. forced
     if force:
         yield from _forced(force, problem, device, exact, rejected, runtime)

@@ -1,44 +1,69 @@
-"""Problems that were asked for and had no measured winner: counted, warned about once, written on request."""
+"""Problems that were asked for and had no measured winner: warned about once, written on request."""
 
 import json
+import threading
 import warnings
-from collections import Counter
 from dataclasses import asdict
+from pathlib import Path
 
 from autotopk import settings
 from autotopk.device import Device
-from autotopk.errors import AutotopkWarning
+from autotopk.errors import LONGEST_PATH, AutotopkWarning, inert
+from autotopk.files import append_regular
 from autotopk.key import TuningKey
 
+MAX_KEYS = 4096
+"""Most problems that one process writes: tuning them takes a day."""
 
-class Misses(Counter[tuple[str, TuningKey]]):
-    """How often plans were made without a measured winner, by device fingerprint and key."""
+MAX_BYTES = 16 << 20
+"""Of the file, which all processes append to: some 100,000 lines."""
+
+
+class Misses:
+    """The problems without a measured winner that a process wrote to AUTOTOPK_MISSES, each once.
+
+    A line is written when its problem is first met, so no way to end a process loses one. How often a problem is asked
+    for is not known: only its first call comes by here.
+    """
 
     def __init__(self) -> None:
-        super().__init__()
+        self._written: set[tuple[str, TuningKey]] = set()
         self._warned: set[str] = set()
+        self._lock = threading.Lock()
 
     def note(self, key: TuningKey, device: Device) -> None:
-        """Count one; the first of a device costs a warning."""
-        self[device.fingerprint, key] += 1
-        if device.fingerprint not in self._warned:
-            self._warned.add(device.fingerprint)
-            message = f"nothing like {key} was tuned on {device.name}; `autotopk tune` measures what is fastest here"
-            warnings.warn(message, AutotopkWarning, stacklevel=3)
+        """Write a problem that is new; the first of a device costs a warning."""
+        if path := settings.misses_path():
+            self._write(path, key, device)
+        tuned = f"nothing like {key} was tuned on {inert(device.name)}; `autotopk tune` measures what is fastest here"
+        self._warn(device.fingerprint, tuned)
+
+    def _write(self, path: Path, key: TuningKey, device: Device) -> None:
+        with self._lock:
+            known, full = (device.fingerprint, key) in self._written, len(self._written) >= MAX_KEYS
+            if not (known or full):
+                self._written.add((device.fingerprint, key))
+        if known:
+            return
+        if full:
+            self._warn("full", f"{MAX_KEYS} problems without a winner are in {path}; further ones are left out")
+            return
+        line = json.dumps({"device": device.fingerprint, **asdict(key)}) + "\n"
+        try:
+            append_regular(path, line.encode(), MAX_BYTES)
+        except OSError as error:
+            told = f"{inert(path, LONGEST_PATH)}: {error.strerror or error}"
+            self._warn("unwritten", f"misses cannot be written to {told}")
 
     def clear(self) -> None:
-        """Forget counts, and what was warned about."""
-        super().clear()
+        """Forget what was written, and what was warned about."""
+        self._written.clear()
         self._warned.clear()
 
-    def write(self) -> None:
-        """Append them to AUTOTOPK_MISSES, one JSON object a line."""
-        path = settings.misses_path()
-        if path is None or not self:
-            return
-        lines = [json.dumps({"device": device, "count": count, **asdict(key)}) for (device, key), count in self.items()]
-        try:
-            with path.open("a") as file:
-                file.write("\n".join(lines) + "\n")
-        except OSError as error:
-            warnings.warn(f"misses cannot be written to {path}: {error}", AutotopkWarning, stacklevel=2)
+    def _warn(self, subject: str, message: str) -> None:
+        """Warn of a subject once."""
+        with self._lock:
+            known = subject in self._warned
+            self._warned.add(subject)
+        if not known:
+            warnings.warn(message, AutotopkWarning, stacklevel=4)

@@ -1,6 +1,5 @@
 """What a process knows between calls, in one object."""
 
-import atexit
 import threading
 import warnings
 from typing import Any
@@ -59,4 +58,3 @@ class Runtime:
 
 
 default = Runtime()
-atexit.register(lambda: default.misses.write())

@@ -2,38 +2,56 @@
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop
 from pathlib import Path
+from typing import Any
 
 from autotopk import registry, settings
 from autotopk.errors import ArtifactError, AutotopkWarning, BuildError
-from autotopk.key import NEIGHBOUR_RADIUS, TuningKey
+from autotopk.key import NEIGHBOUR_RADIUS, Bucket, TuningKey, bucket_of
 from autotopk.problem import Problem
 from autotopk.program import HostProgram
 from autotopk.tuning_db.records import Winner
 
+Key = tuple[str, int, int, int, bool]
+"""The fields of a `TuningKey`."""
 
-@dataclass(frozen=True)
+Row = tuple[Any, ...]
+"""Of a winners file: fingerprint, the fields of the key, and more."""
+
+Stored = tuple[Row, Callable[[Row], Winner]]
+"""A winner as its row, and what makes it of that: of thousands a process serves few."""
+
+
 class Winners:
     """The winners of one device, by key and by bucket, each in the order of the layers."""
 
-    by_key: Mapping[TuningKey, Winner] = field(default_factory=dict)
-    by_bucket: Mapping[TuningKey, Sequence[Winner]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._by_key: dict[Key, Stored] = {}
+        self._by_bucket: dict[Bucket, list[Stored]] = {}
 
-    @classmethod
-    def of(cls, by_key: Mapping[TuningKey, Winner]) -> "Winners":
-        """Also by bucket."""
-        buckets: dict[TuningKey, list[Winner]] = {}
-        for key, winner in by_key.items():
-            buckets.setdefault(key.bucket(), []).append(winner)
-        return cls(by_key, buckets)
+    def __iter__(self) -> Iterator[Winner]:
+        """All of them."""
+        return (winner(row) for row, winner in self._by_key.values())
+
+    def add(self, row: Row, winner: Callable[[Row], Winner]) -> None:
+        """Take in the winner of a row, unless an earlier layer has one of that key."""
+        key = row[1:6]
+        if key not in self._by_key:
+            self._by_key[key] = stored = row, winner
+            self._by_bucket.setdefault(bucket_of(*key), []).append(stored)
+
+    def exact(self, key: TuningKey) -> Winner | None:
+        """The one of that very key."""
+        stored = self._by_key.get((key.dtype, key.rows, key.cols, key.k, key.sorted))
+        return None if stored is None else stored[1](stored[0])
 
     def like(self, key: TuningKey) -> list[Winner]:
         """The others in the key's bucket, the nearest first."""
-        found = [winner for winner in self.by_bucket.get(key.bucket(), ()) if winner.key != key]
-        return sorted(found, key=lambda winner: key.distance(winner.key))
+        found = [winner(row) for row, winner in self._by_bucket.get(key.bucket(), ())]
+        return sorted((one for one in found if one.key != key), key=lambda one: key.distance(one.key))
 
     def near(self, key: TuningKey) -> Iterator[Winner]:
         """Those of other buckets within `NEIGHBOUR_RADIUS`, the nearest first.
@@ -41,13 +59,14 @@ class Winners:
         Looks into the few hundred buckets that may hold one, however many winners there are.
         """
         own = key.bucket()
-        buckets = [self.by_bucket.get(bucket, ()) for bucket in key.buckets_within(NEIGHBOUR_RADIUS) if bucket != own]
-        winners = [winner for bucket in buckets for winner in bucket]
-        distances = ((key.distance(winner.key), at) for at, winner in enumerate(winners))
+        buckets = (self._by_bucket.get(bucket, ()) for bucket in key.buckets_within(NEIGHBOUR_RADIUS) if bucket != own)
+        found = [stored for bucket in buckets for stored in bucket]
+        distances = ((key.distance(TuningKey(*row[1:6])), at) for at, (row, _) in enumerate(found))
         heap = [one for one in distances if one[0] <= NEIGHBOUR_RADIUS]
         heapify(heap)
         while heap:
-            yield winners[heappop(heap)[1]]
+            row, winner = found[heappop(heap)[1]]
+            yield winner(row)
 
 
 NONE = Winners()
@@ -67,19 +86,23 @@ def layers() -> tuple[tuple[str, Path | None], ...]:
 
 
 def read_layers() -> dict[str, Winners]:
-    """By device fingerprint, merged key by key; a file that cannot be read costs a warning."""
+    """By device fingerprint, merged key by key; what cannot be read costs a warning for each file."""
     from autotopk.tuning_db import artifact  # brings sqlite3, which plans already made do without
 
-    merged: dict[str, dict[TuningKey, Winner]] = {}
+    merged: defaultdict[str, Winners] = defaultdict(Winners)
     for label, path in layers():
         if path is None or (label != "AUTOTOPK_DB" and not os.path.exists(path)):
             continue
         try:
-            for winner in artifact.read(path):
-                merged.setdefault(winner.device.fingerprint, {}).setdefault(winner.key, winner)
+            found = artifact.contents(path)
         except ArtifactError as error:
             warnings.warn(f"{NAMES[label]} cannot be used: {error}", AutotopkWarning, stacklevel=2)
-    return {fingerprint: Winners.of(by_key) for fingerprint, by_key in merged.items()}
+            continue
+        if found.loss:
+            warnings.warn(f"{path}: {found.loss}", AutotopkWarning, stacklevel=2)
+        for row in found.rows:
+            merged[row[0]].add(row, found.winner)
+    return dict(merged)
 
 
 def is_current(winner: Winner) -> bool | None:

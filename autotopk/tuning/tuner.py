@@ -64,7 +64,8 @@ def tune(
     Args:
         workloads: what to measure; the first ones first.
         store_path: the tuning database, by default the user's.
-        winners_path: the published artifact, by default the user's.
+        winners_path: the published artifact, by default the user's, or of another database STEM.winners.sqlite beside
+            it.
         device: where to measure, by default the first GPU, else the CPU.
         effort: "quick" screens briefly and races a few; "full" has more rounds; "oracle" races everything.
         budget_s: seconds of wall clock to end after; by default some for every workload, unlimited for "oracle".
@@ -76,7 +77,7 @@ def tune(
 
     Raises:
         DatabaseError: the tuning database cannot be opened or written.
-        AutotopkError: AUTOTOPK_MAX_CONTENTION is no share.
+        ArtifactError: the winners cannot be published, or would replace a file of somebody else's.
     """
     begun, contention = time.monotonic(), settings.max_contention()
     for module in preload:
@@ -84,7 +85,9 @@ def tune(
     workloads = list(dict.fromkeys(workloads))
     place = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model, environment = device_of(place), environment_of(device_of(place))
-    store_path, winners_path = store_path or settings.database_path(), winners_path or settings.user_winners_path()
+    store_path = store_path or settings.database_path()
+    winners_path = winners_path or settings.published_path(store_path)
+    artifact.refuse_to_overwrite(winners_path)
     if budget_s is None and math.isfinite(allowance := EFFORTS[effort].seconds_per_workload * len(workloads)):
         budget_s = allowance
     without_compiler = unbuildable((one.problem(model.type) for one in workloads), model, strategies)

@@ -20,10 +20,10 @@ from autotopk.tuning.events import (
 from autotopk.workloads import Workload
 from tests.tuning_db.examples import measurement, winner
 
-GPU = replace(H100, name="a GPU")
+GPU = replace(H100, name="a [/red] GPU")
 WORKLOAD = Workload(64, 1024, 8)
 TUNED = WorkloadResult(WORKLOAD, "tuned", 4, {"ok": 3, "wrong": 1}, winner(), seconds=2.0)
-FAILED = WorkloadResult(WORKLOAD, "failed", error="no [luck]")
+FAILED = WorkloadResult(WORKLOAD, "failed", error="no [luck]\x1b[2J")
 EVENTS: list[Event] = [
     TuneStarted(GPU, "aten", 2, 90.0, {"block_radix": ["no nvcc: install autotopk[nvcc]", "no g++"]}),
     WorkloadStarted(WORKLOAD, 0, 4, 4),
@@ -52,7 +52,7 @@ def test_lines_without_a_terminal() -> None:
             "[1/2] 64x1024 k=8 float32 sorted: tuned, masked_argmax block=1024 warps=4 2.5 us, 4.00x faster, "
             "4 tried in 2.0 s; about 61 s left"
         ),
-        "[2/2] 64x1024 k=8 float32 sorted: failed, no [luck]",
+        "[2/2] 64x1024 k=8 float32 sorted: failed, no [luck]\\x1b[2J",
     ]
 
 

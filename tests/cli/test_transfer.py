@@ -2,6 +2,9 @@
 
 import hashlib
 import json
+import os
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +12,8 @@ import pytest
 
 from autotopk.candidate import Candidate
 from autotopk.device import H100
-from autotopk.settings import user_winners_path
+from autotopk.errors import AutotopkWarning
+from autotopk.settings import database_path, user_winners_path
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.store import Store
 from tests.cli.conftest import SMALL, Cli, process
@@ -87,6 +91,95 @@ def test_export_of_one_device(cli: Cli, other: Path, tmp_path: Path) -> None:
 def test_export_of_nothing(cli: Cli, tmp_path: Path) -> None:
     assert "no winners" in cli("export", tmp_path / "winners.sqlite", code=2).stderr
     assert not (tmp_path / "winners.sqlite").exists()
+
+
+def test_export_replaces_its_own(cli: Cli, other: Path, tmp_path: Path) -> None:
+    for device in ("H100", "a CPU"):
+        cli("export", tmp_path / "copy.sqlite", "--db", other, "--device", device)
+    assert {one.device for one in artifact.read(tmp_path / "copy.sqlite")} == {CPU}
+
+
+@pytest.mark.parametrize("name", ["copy.sqlite", "copy.json", "copy.sqlite.sha256"])
+@pytest.mark.parametrize(
+    "content", [b"", b"mine", b"{}", b'{"format": 2, "weights": []}', b"0" * 64 + b"  copy.sqlite\n"]
+)
+def test_export_replaces_nothing_else(cli: Cli, other: Path, tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    told = cli("export", tmp_path / "copy.sqlite", "--db", other, code=2).stderr
+    assert told == (
+        f"error: {tmp_path / name} is no file that autotopk wrote, and is left alone: choose another name\n"
+    )
+    assert (tmp_path / name).read_bytes() == content
+    assert {*tmp_path.glob("copy*")} == {tmp_path / name}
+
+
+def test_export_does_not_replace_the_measurements(cli: Cli, other: Path) -> None:
+    before = other.read_bytes()
+    assert str(other) in cli("export", other, "--db", other, code=2).stderr
+    assert other.read_bytes() == before
+
+
+def test_export_over_a_fifo(cli: Cli, other: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "copy.sqlite")
+    assert "choose another name" in cli("export", tmp_path / "copy.sqlite", "--db", other, code=2).stderr
+
+
+def test_damaged_winners_of_the_user_are_replaced(cli: Cli, other: Path) -> None:
+    user_winners_path().parent.mkdir()
+    user_winners_path().write_text("damaged")
+    cli("import", other)
+    assert len(artifact.read(user_winners_path())) == 2
+
+
+def test_import_into_another_database_leaves_what_is_served(cli: Cli, other: Path, tmp_path: Path) -> None:
+    artifact.publish([winner()], user_winners_path())
+    told = cli("import", other, "--db", tmp_path / "mine.sqlite").stdout
+    assert artifact.read(user_winners_path()) == (winner(),)
+    assert f"published to {tmp_path / 'mine.winners.sqlite'}" in told
+    assert len(artifact.read(tmp_path / "mine.winners.sqlite")) == 2
+
+
+def test_the_users_database_by_any_name_is_the_users(cli: Cli, other: Path, tmp_path: Path) -> None:
+    cli("import", other)
+    before = artifact.read(user_winners_path())
+    (tmp_path / "link.sqlite").symlink_to(database_path())
+    user_winners_path().unlink()
+    cli("import", other, "--db", tmp_path / "link.sqlite")
+    assert artifact.read(user_winners_path()) == before
+
+
+MARKED = "[/red]:warning:[b]x[/]"
+"""A name that must come out as it went in."""
+
+
+def test_markup_in_names_is_no_markup(cli: Cli, tmp_path: Path) -> None:
+    device, path = replace(CPU, name=MARKED), tmp_path / "[red]marked.sqlite"
+    candidate = Candidate("torch_fallback", json.dumps({"m": MARKED}))
+    artifact.publish([winner(device=device, candidate=candidate, runner_up=None)], path)
+    told = cli("show", "--db", path).stdout
+    assert device.fingerprint in told
+    assert f"m={MARKED}" in told.split()
+    assert "[red]marked" in told
+    assert f"  {tmp_path}/[red]copy.json\n" in cli("export", tmp_path / "[red]copy.sqlite", "--db", path).stdout
+    with Store.open(tmp_path / "marked.sqlite") as store:
+        bad = [measurement(device=device), measurement("bad", None, device=device, error=f"{MARKED}\x1b[2J" * 200)]
+        store.record(store.begin_run(device, ATEN, {}), bad)
+    told = " ".join(cli("show", "--all", "--db", tmp_path / "marked.sqlite").stdout.split())
+    assert MARKED[:8] in told
+    assert "\x1b" not in told
+    assert len(told) < 3000
+
+
+def test_one_odd_row_hides_no_other(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "odd.sqlite"
+    artifact.publish([winner(), winner(device=CPU)], path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE device SET name = '\x1b[2J' WHERE type = 'cpu'")
+        rows = [*artifact._device_rows(connection), *artifact._rows(connection)]
+        connection.execute("UPDATE digest SET sha256 = ?", [artifact._digest(rows)])
+    reason = r"1 of 2 winners are left out, the first because name is '\\x1b\[2J', not"
+    with pytest.warns(AutotopkWarning, match=reason):
+        assert H100.fingerprint in cli("show", "--db", path).stdout
 
 
 def test_import_adds_measurements_and_publishes(cli: Cli, tuned_cache: Path, other: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from autotopk.device import cpu_device
 from autotopk.tuning_db import artifact
 from tests.cli.conftest import ROOT, SMALL, Cli, process
+from tests.runtime.same import within
 
 
 def test_prints_winners_and_where_they_are(tuned: tuple[Path, str]) -> None:
@@ -36,7 +37,8 @@ def test_goes_on_from_what_is_kept(cli: Cli, tuned_cache: Path) -> None:
 def test_database_may_be_elsewhere(cli: Cli, tmp_path: Path, cache_dir: Path) -> None:
     told = cli("tune", *SMALL, "--budget", "30", "--device", "cpu", "--db", tmp_path / "mine.sqlite")
     assert str(tmp_path / "mine.sqlite") in told.stdout
-    assert not (cache_dir / "tuning.sqlite").exists()
+    assert not cache_dir.exists()
+    assert len(artifact.read(tmp_path / "mine.winners.sqlite")) == 2
     assert cli("show", "--db", tmp_path / "mine.sqlite", "--json").stdout != "[]\n"
 
 
@@ -49,10 +51,43 @@ def test_misses_are_tuned(cli: Cli, tmp_path: Path) -> None:
     assert winner["key"] == {"dtype": "float32", "rows": 4, "cols": 256, "k": 8, "sorted": True}
 
 
-@pytest.mark.parametrize("line", ["no json", "[]", '{"device": "a GPU"}', '{"device": "a GPU", "count": 1, "rows": 0}'])
+MISS = '{"device": "a GPU", "dtype": "float32", "rows": 4, "cols": 256, "k": 8, "sorted": true}'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "no json",
+        "[]",
+        '{"device": "a GPU"}',
+        '{"device": "a GPU", "count": 1, "rows": 0}',
+        MISS.replace("4", "4.0"),
+        MISS.replace("true", "1"),
+        MISS.replace("8", "257"),
+        MISS.replace('"float32"', "[]"),
+        MISS.replace('"a GPU"', "5"),
+        MISS.replace("}", ', "tags": ["ci"]}'),
+    ],
+)
 def test_what_is_no_miss_is_named(cli: Cli, tmp_path: Path, line: str) -> None:
     (tmp_path / "misses").write_text(line)
     assert f"line 1: {line!r} is no miss" in cli("tune", "--from-misses", tmp_path / "misses", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "line", ["x" * 1_000_000, "[" * 100_000, MISS.replace("a GPU", "\\u001b[2J" * 9000), "\x1b[2J"]
+)
+def test_what_is_no_miss_is_named_in_a_line(cli: Cli, tmp_path: Path, line: str) -> None:
+    (tmp_path / "misses").write_text(line)
+    told = cli("tune", "--from-misses", tmp_path / "misses", code=2).stderr
+    assert len(told) < 1500
+    assert told.strip().isprintable()
+
+
+def test_misses_are_read_from_a_regular_file_alone(cli: Cli, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "misses")
+    with within(20):
+        assert "not a regular file" in cli("tune", "--from-misses", tmp_path / "misses", code=2).stderr
 
 
 def test_misses_of_another_device_are_not_tuned_here(cli: Cli, tmp_path: Path) -> None:

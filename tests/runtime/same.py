@@ -1,8 +1,10 @@
 """Asking torch.topk and autotopk.topk the same."""
 
 import re
+import signal
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -41,3 +43,19 @@ def told(function: Callable[[], object]) -> list[str]:
         function()
     messages = [str(warning.message) for warning in caught if warning.category is autotopk.AutotopkWarning]
     return [message for message in messages if not message.startswith("nothing like")]
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError after so long."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -128,14 +128,14 @@ def test_a_worker_whose_parent_is_gone_ends_without_a_word(left: str, monkeypatc
     ours, theirs = multiprocessing.Pipe()
     with ThreadPoolExecutor(1) as pool, closing(theirs):
         if left != "at once":
-            serving = pool.submit(_serve, theirs, "cpu", ())
+            serving = pool.submit(_serve, theirs, "cpu", torch.get_num_threads(), ())
             assert ours.poll(10)
         if left == "after a request":
             assert ours.recv().status == "ok"
             ours.send(("open", (PROBLEM,)))
         ours.close()
         if left == "at once":
-            serving = pool.submit(_serve, theirs, "cpu", ())
+            serving = pool.submit(_serve, theirs, "cpu", torch.get_num_threads(), ())
         serving.result(10)
 
 

@@ -76,7 +76,8 @@ def winner(**changes: Any) -> Winner:
     return replace(one, **changes)
 
 
-texts = st.text("ab \n\"'\\;é☃😀\0", max_size=12)
+texts = st.text("ab \"'\\;é☃😀[]", max_size=12)
+lines = st.text("ab \n\"'\\;é☃😀\0", max_size=12)
 times = st.floats(min_value=1e-3, max_value=1e9)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -134,8 +135,8 @@ def measurements(draw: st.DrawFn) -> Measurement:
         margin=draw(st.none() | st.floats(0, 0.2)) if ok else None,
         adversarial_slowdown=draw(st.none() | times),
         cold=draw(st.booleans()),
-        error=None if ok else draw(texts),
-        build_stats=draw(st.dictionaries(texts, numbers, max_size=2)),
+        error=None if ok else draw(lines),
+        build_stats=draw(st.dictionaries(lines, numbers, max_size=2)),
     )
 
 

@@ -284,7 +284,7 @@ def newer(path: Path) -> None:
     ("make", "reason"),
     [
         (text, "file is not a database"),
-        (folder, "unable to open"),
+        (folder, "not a regular file"),
         (foreign, "no tuning database of autotopk"),
         (winners_file, "no tuning database of autotopk"),
         (newer, "has schema 7; this autotopk reads up to 3"),
