@@ -129,5 +129,6 @@ def test_names_of_numpy(name: str, axis: str, dim: int) -> None:
 
 @pytest.mark.parametrize("name", ["input", "x"])
 def test_names_of_numpy_are_answered_by_the_chosen_strategy(name: str, planted: Planted) -> None:
-    autotopk.topk(**{name: X}, k=2, axis=0)
+    call: dict[str, Any] = {name: X}
+    autotopk.topk(**call, k=2, axis=0)
     assert planted.answers == 1
