@@ -106,12 +106,13 @@ def choices(
 def nothing_but_torch(device: Device, runtime: Runtime = default) -> bool:
     """Whether torch.topk serves every problem on a device with any number of threads, and nobody counts them."""
     try:
-        others = [one for one in registry.available() if one is not torch_fallback]
         return (
             not runtime.has_winners(device)
             and settings.forced_strategy() is None
             and settings.misses_path() is None
-            and all(device.type not in strategy.features.device_types for strategy in others)
+            and not any(
+                device.type in one.features.device_types for one in registry.available() if one != torch_fallback
+            )
         )
     except Exception:  # odd features of a third party's strategy
         return False

@@ -105,13 +105,12 @@ class Operation:
         ):
             return self.of_torch(input, k, dim, largest, sorted, out)
         try:
-            address = input.data_ptr()
             key = (
                 input.shape,
                 input.stride(),
                 input.dtype,
                 input.device,
-                address & 15,
+                input.data_ptr() & 15,
                 _threads(),  # what was measured on a CPU holds for a number of them
                 k,
                 dim,
@@ -133,7 +132,6 @@ class Operation:
             or forward_ad._current_level >= 0
             or (input.requires_grad and _grad_enabled())
             or input.is_neg()
-            or not address
             or (_has_names is not None and _has_names(input))
         ):
             return self.of_torch(input, k, dim, largest, sorted, out)

@@ -31,6 +31,7 @@ def test_signature() -> None:
 
 X = torch.randn(4, 9)
 
+
 ASKED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "k too large": ((X, 10), {}),
     "k too large for its dim": ((X, 5, 0), {}),
@@ -60,6 +61,8 @@ ASKED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "uint16 input": ((torch.zeros(4, 9, dtype=torch.uint16), 2), {}),
     "float8 input": ((X.to(torch.float8_e4m3fn), 2), {}),
     "sparse input": ((X.to_sparse(), 2), {}),
+    "compressed input": ((X.to_sparse_csr(), 2), {}),
+    "mkldnn input": ((X.to_mkldnn(), 2), {}),
     "list input": (([1.0, 2.0], 1), {}),
     "numpy input": ((X.numpy(), 1), {}),
     "None input": ((None, 1), {}),
