@@ -9,13 +9,12 @@ import os
 import re
 import stat
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from autotopk.errors import AutotopkWarning
+from autotopk.errors import warn
 from autotopk.files import make_private, sweep, sweep_scratch, try_lock, unlock, write_atomically
 
 MAX_BYTES = 16 << 20
@@ -135,7 +134,7 @@ def _check(found: os.stat_result, path: Path, folder: Path) -> None:
     if folder not in _told:
         _told.add(folder)
         message = f"cached kernels are compiled again instead of loaded: {' and '.join(reasons)}, {OR}"
-        warnings.warn(message, AutotopkWarning, stacklevel=2)
+        warn(message)
     raise PermissionError(path)
 
 

@@ -2,10 +2,9 @@
 
 import os
 import tempfile
-import warnings
 from pathlib import Path
 
-from autotopk.errors import AutotopkWarning, inert
+from autotopk.errors import inert, warn
 
 OFF, ON = ("0", "no", "false", "off"), ("", "1", "yes", "true", "on")
 
@@ -119,4 +118,4 @@ def _warn(message: str) -> None:
     """Warn once a process."""
     if message not in _warned:
         _warned.add(message)
-        warnings.warn(message, AutotopkWarning, stacklevel=4)
+        warn(message)

@@ -1,7 +1,6 @@
 """Winners on their way between files: where they are found, exported to and imported from."""
 
 import os
-import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 from autotopk import settings
 from autotopk.cli.arguments import device_named
 from autotopk.device import Device
-from autotopk.errors import ArtifactError, AutotopkWarning, DatabaseError
+from autotopk.errors import ArtifactError, DatabaseError, warn
 from autotopk.runtime.state import default
 from autotopk.runtime.winners import layers
 from autotopk.tuning_db import artifact
@@ -97,7 +96,7 @@ def _read(path: Path) -> list[Winner]:
     if artifact.is_winners_file(path):
         found = artifact.contents(path)
         if found.loss:
-            warnings.warn(f"{path}: {found.loss}", AutotopkWarning, stacklevel=2)
+            warn(f"{path}: {found.loss}")
         return list(found.winners())
     with Store.open(path, read_only=True) as store:
         return store.winners()

@@ -1,7 +1,6 @@
 """The measured winners that run time serves: where they are read from, merged, and looked up."""
 
 import os
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autotopk import registry, settings
-from autotopk.errors import ArtifactError, AutotopkWarning, BuildError
+from autotopk.errors import ArtifactError, BuildError, warn
 from autotopk.key import NEIGHBOUR_RADIUS, Bucket, TuningKey, bucket_of
 from autotopk.problem import Problem
 from autotopk.program import HostProgram
@@ -96,10 +95,10 @@ def read_layers() -> dict[str, Winners]:
         try:
             found = artifact.contents(path)
         except ArtifactError as error:
-            warnings.warn(f"{NAMES[label]} cannot be used: {error}", AutotopkWarning, stacklevel=2)
+            warn(f"{NAMES[label]} cannot be used: {error}")
             continue
         if found.loss:
-            warnings.warn(f"{path}: {found.loss}", AutotopkWarning, stacklevel=2)
+            warn(f"{path}: {found.loss}")
         for row in found.rows:
             merged[row[0]].add(row, found.winner)
     return dict(merged)

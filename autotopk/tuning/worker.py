@@ -17,10 +17,16 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 
 from autotopk.candidate import Candidate
-from autotopk.errors import BuildError, MeasurementError, UnknownStrategyError, UnsupportedProblemError
+from autotopk.errors import (
+    BuildError,
+    MeasurementError,
+    UnknownStrategyError,
+    UnsupportedProblemError,
+    WrongAnswerError,
+)
 from autotopk.problem import Problem
 from autotopk.tuning.contention import CoreTime
-from autotopk.tuning.evaluate import Evaluator, Screening, WrongAnswerError
+from autotopk.tuning.evaluate import Evaluator, Screening
 from autotopk.tuning.timing import first_line
 from autotopk.tuning_db.records import Status
 
