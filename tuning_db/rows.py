@@ -146,15 +146,18 @@ def run_id(session: Session, run: RunRecord) -> int:
 
 def insert_measurements(session: Session, run: int, measurements: Iterable[Measurement]) -> None:
     """Add measurements to a run."""
-    device = session.scalar(select(DeviceRow.fingerprint).join_from(RunRow, DeviceRow).where(RunRow.id == run))
+    query = select(*_columns(DeviceRow)).join_from(RunRow, DeviceRow).where(RunRow.id == run)
+    device = next(map(_device, _read(session, query)), None)
     if device is None:
         raise DatabaseError(f"there is no run {run}")
     # a batch shares most of its strategies, configurations and workloads
     row_id: Callable[..., int] = cache(lambda table, **columns: _row_id(session, table, columns))
     rows = []
     for one in measurements:
-        if one.device.fingerprint != device:
-            raise ValueError(f"measurement {one.uuid} is of {one.device.fingerprint}, its run is on {device}")
+        if one.device.fingerprint != device.fingerprint:
+            raise ValueError(
+                f"measurement {one.uuid} is of {one.device.fingerprint}, its run is on {device.fingerprint}"
+            )
         columns = {name: getattr(one, name) for name in _own_columns(MeasurementRow) if name not in _OF_IDENTITY}
         columns |= asdict(one.identity)
         columns["run_id"] = run
@@ -179,10 +182,9 @@ def select_measurements(
     device: str | None = None, key: TuningKey | None = None, stage: str | None = None
 ) -> Select[Any]:
     """The measurements, joined with all they refer to, of one device fingerprint, key or stage if named."""
-    tables = (DeviceRow, WorkloadRow, CandidateRow, MeasurementRow)
     query = (
         select(
-            *(getattr(table, name) for table in tables for name in _own_columns(table)),
+            *_columns(DeviceRow, WorkloadRow, CandidateRow, MeasurementRow),
             EnvironmentRow.baseline,
             MeasurementRow.run_id,
         )
@@ -216,8 +218,7 @@ def read_measurements(
 
 def read_devices(session: Session) -> list[Device]:
     """The devices that were tuned on, by fingerprint."""
-    columns = (getattr(DeviceRow, name) for name in _own_columns(DeviceRow))
-    return list(map(_device, _read(session, select(*columns).order_by(DeviceRow.fingerprint))))
+    return list(map(_device, _read(session, select(*_columns(DeviceRow)).order_by(DeviceRow.fingerprint))))
 
 
 def read_winners(session: Session, device: str | None) -> list[Winner]:
@@ -283,8 +284,7 @@ def read_runs(session: Session) -> Iterator[tuple[RunRecord, list[Measurement]]]
     for row in _read(session, select_measurements()):
         measured[row["run_id"]].append(_evidence(row).measurement)
     parts = (DeviceRow, EnvironmentRow, RunRow)
-    columns = (getattr(table, name) for table in parts for name in _own_columns(table))
-    query = select(RunRow.id, *columns).join_from(RunRow, DeviceRow).join(EnvironmentRow)
+    query = select(RunRow.id, *_columns(*parts)).join_from(RunRow, DeviceRow).join(EnvironmentRow)
     for row in _read(session, query):
         _device(row)
         yield RunRecord(*(_part(row, table) for table in parts)), measured[row["id"]]
@@ -294,6 +294,11 @@ def read_runs(session: Session) -> Iterator[tuple[RunRecord, list[Measurement]]]
 def _own_columns(table: type[Base]) -> list[str]:
     """The columns that mean the same in every database: no numbers of rows."""
     return [column.name for column in table.__table__.columns if not column.primary_key and not column.foreign_keys]
+
+
+def _columns(*tables: type[Base]) -> list[Any]:
+    """The same, to select."""
+    return [getattr(table, name) for table in tables for name in _own_columns(table)]
 
 
 def _read(session: Session, query: Select[Any]) -> Iterator[Mapping[str, Any]]:
