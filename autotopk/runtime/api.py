@@ -4,10 +4,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch import topk as torch_topk
 
 from autotopk.runtime import operations
-from autotopk.runtime.operations import Operation
+from autotopk.runtime.operations import Operation, torch_topk
 from autotopk.runtime.state import default
 
 Result = torch.return_types.topk

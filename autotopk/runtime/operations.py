@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
-from torch import topk as torch_topk  # as it is now: programs may bind torch.topk to ours
 
 from autotopk.device import Device, device_of
 from autotopk.errors import AutotopkWarning
@@ -51,6 +50,10 @@ _transforms: Callable[[], object | None] = getattr(_functorch, "peek_interpreter
 _grad_enabled = torch.is_grad_enabled
 _Parameter = torch.nn.Parameter
 _strided = torch.strided
+
+
+torch_topk: Callable[..., Any] = getattr(torch._C._VariableFunctions, "topk", torch.topk)
+"""Torch's own: programs may bind torch.topk to ours, before or after this import."""
 
 
 def is_transformed() -> bool:
