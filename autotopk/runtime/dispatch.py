@@ -15,7 +15,7 @@ strategies that read them; the caller's next way is to copy them.
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from autotopk import registry, settings
@@ -96,16 +96,27 @@ def choices(
             rejected.append(f"{strategy.name}: {'; '.join(reasons)}")
         elif (config := strategy.heuristic(problem, device)) is not None:
             step: Step = "torch" if strategy.name == "torch_fallback" else "heuristic"
-            yield from _unblocked(Choice(step, strategy, config, rejected=tuple(rejected)), device, runtime)
+            yield from _ready(Choice(step, strategy, config), problem, device, rejected, runtime)
     # 6. torch
     fallback = registry.get("torch_fallback")
     yield Choice("torch", fallback, fallback.heuristic(problem, device), rejected=tuple(rejected))
 
 
-def _unblocked(choice: Choice, device: Device, runtime: Runtime) -> Iterator[Choice]:
-    """The choice, unless it failed earlier in this process."""
-    if not runtime.is_blocked(choice.strategy, choice.config, device):
-        yield choice
+def _ready(
+    choice: Choice, problem: Problem, device: Device, rejected: list[str], runtime: Runtime, label: str = ""
+) -> Iterator[Choice]:
+    """The choice, unless it failed earlier in this process, or its kernels are neither kept nor can be compiled."""
+    if runtime.is_blocked(choice.strategy, choice.config, device):
+        reason = "failed earlier in this process"
+    elif (why := runtime.reason_unbuildable(choice.strategy)) and not (
+        choice.program(problem, device).is_cached(device.arch)
+    ):
+        reason = f"cannot be built here: {why}"
+        runtime.warn_unbuildable(choice.strategy)
+    else:
+        yield replace(choice, rejected=tuple(rejected))
+        return
+    rejected.append(f"{label or choice.strategy.name}: {reason}")
 
 
 def _side_by_side(problem: Problem, device: Device, force: str | None, runtime: Runtime) -> Iterator[Choice]:
@@ -113,7 +124,9 @@ def _side_by_side(problem: Problem, device: Device, force: str | None, runtime: 
         if force not in (None, strategy.name) or strategy.reasons_unable(problem, device):
             continue
         if (config := strategy.heuristic(problem, device)) is not None:
-            yield from _unblocked(Choice("forced" if force else "heuristic", strategy, config), device, runtime)
+            yield from _ready(
+                Choice("forced" if force else "heuristic", strategy, config), problem, device, [], runtime
+            )
 
 
 def _forced(
@@ -133,7 +146,7 @@ def _forced(
     if config is None:
         config = next(iter(strategy.shortlist(problem, device)), None)
     if config is not None:
-        yield from _unblocked(Choice("forced", strategy, config, rejected=tuple(rejected)), device, runtime)
+        yield from _ready(Choice("forced", strategy, config), problem, device, rejected, runtime)
 
 
 def _measured(
@@ -149,10 +162,8 @@ def _measured(
         rejected.append(f"{label}: {'; '.join(reasons)}")
     elif (config := _config(strategy, winner.candidate, problem, device)) is None:
         rejected.append(f"{label}: the configuration does not fit")
-    elif runtime.is_blocked(strategy, config, device):
-        rejected.append(f"{label}: failed earlier in this process")
     else:
-        yield Choice(step, strategy, config, winner, tuple(rejected))
+        yield from _ready(Choice(step, strategy, config, winner), problem, device, rejected, runtime, label)
 
 
 def _config(strategy: Strategy, candidate: Candidate, problem: Problem, device: Device) -> Config | None:

@@ -25,6 +25,8 @@ class Runtime:
     def __init__(self) -> None:
         self.misses = Misses()
         self._blocked: set[tuple[Candidate, str]] = set()
+        self._unbuildable: dict[Strategy, str] = {}
+        self._warned: set[Strategy] = set()
         self._plans: dict[str, PlanCache[Any]] = {}
         self._winners: dict[str, Winners] | None = None
         self._reading = threading.Lock()
@@ -49,12 +51,27 @@ class Runtime:
         """Whether `block` was called for it; costs nothing while it never was."""
         return bool(self._blocked) and (strategy.candidate(config), device.fingerprint) in self._blocked
 
+    def reason_unbuildable(self, strategy: Strategy) -> str:
+        """Why none of its kernels can be compiled here, asked once in a process; empty where they can."""
+        if strategy not in self._unbuildable:
+            self._unbuildable[strategy] = "; ".join(strategy.reasons_unbuildable())
+        return self._unbuildable[strategy]
+
+    def warn_unbuildable(self, strategy: Strategy) -> None:
+        """Warn, once in a process, that a strategy was passed over because its kernels cannot be compiled."""
+        if strategy not in self._warned:
+            self._warned.add(strategy)
+            message = f"{strategy.name} cannot be built here, and something slower runs: {self._unbuildable[strategy]}"
+            warnings.warn(message, AutotopkWarning, stacklevel=5)
+
     def reload(self) -> None:
         """Forget everything; what is on disk is read again on next use."""
         for plans in self._plans.values():
             plans.clear()
         self._winners = None
         self._blocked.clear()
+        self._unbuildable.clear()
+        self._warned.clear()
         self.misses.clear()
 
 
