@@ -22,7 +22,8 @@ SWITCHES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 TIMEOUT_S = 100.0
 """Longest run of nvcc, in seconds."""
 
-HELP = "install autotopk[nvcc], or a CUDA toolkit that CUDA_HOME or PATH leads to"
+INSTALL = 'pip install "cuda-toolkit[cccl,crt,cudart,nvcc,nvvm]>=13"'
+"""From any folder; the extra `nvcc` in pyproject.toml."""
 
 
 class Compiled(NamedTuple):
@@ -61,10 +62,10 @@ def reasons_missing() -> list[str]:
     """What prevents nvcc from running, each with what to install; empty where it can run."""
     reasons = []
     if find() is None:
-        reasons.append(f"nvcc is not found: {HELP}")
+        reasons.append(f"nvcc is not found ({INSTALL}, or let CUDA_HOME or PATH lead to one)")
     named = any("ccbin" in os.environ.get(variable, "") for variable in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"))
     if not (named or os.environ.get("NVCC_CCBIN") or shutil.which("g++")):
-        reasons.append("nvcc needs a host compiler: install g++")
+        reasons.append("g++ is not found (apt-get install g++)")
     return reasons
 
 

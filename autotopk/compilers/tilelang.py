@@ -32,6 +32,8 @@ PASSES = {
 }
 """Kernels place their own barriers and check their own bounds; buffers that other blocks read must not be merged."""
 
+INSTALL = 'pip install "tilelang>=0.1.15"'
+
 _environment = threading.Lock()
 _KINDS: dict[str, ParameterKind] = {"handle": "pointer", "int32": "int32", "int64": "int64"}
 
@@ -107,7 +109,7 @@ class TileLangSource(KernelSource):
 def reasons_unbuildable() -> list[str]:
     """Why no TileLang kernel can be compiled here, each with what to install; empty where they can. Imports nothing."""
     absent = distribution_version("tilelang") == "absent"
-    reasons = ["tilelang is not installed: install autotopk[tilelang]"] if absent else []
+    reasons = [f"tilelang is not installed ({INSTALL})"] if absent else []
     return reasons + nvcc.reasons_missing()
 
 

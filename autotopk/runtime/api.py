@@ -4,9 +4,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch import topk as torch_topk
 
-from autotopk.runtime.operations import Operation
+from autotopk.runtime.operations import Operation, torch_topk
 from autotopk.runtime.outputs import Outputs
 from autotopk.runtime.state import default
 

@@ -184,6 +184,12 @@ class _Asked:
                 choice = Choice(step, strategy, found, winner, tuple(self.rejected))
                 if self.runtime.is_blocked(choice.candidate, self.device):
                     choice, reason = None, "failed earlier in this process"
+                elif (why := self.runtime.reason_unbuildable(strategy)) and not (
+                    choice.program(self.problem, self.device).is_cached(self.device.arch)
+                ):
+                    choice, reason = None, f"cannot be built here: {why}"
+                    message = f"{strategy.name} cannot be built here, and something slower runs: {why}"
+                    self.runtime.warn_once(f"{strategy.name} unbuildable", message)
         except Exception as error:
             choice, reason = None, f"{type(error).__name__}: {error}"
             self.runtime.warn_once(strategy.name, f"{strategy.name} is left out where it raises {reason}")

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from autotopk.device import Device, device_of
-from autotopk.errors import BuildError
 from autotopk.problem import Problem
 from autotopk.runtime import dispatch
 from autotopk.runtime.dispatch import Choice
@@ -106,8 +105,6 @@ def _explanations(choices: Iterable[tuple[Problem, Choice]], device: Device) -> 
     for problem, choice in choices:
         try:
             program = choice.program(problem, device)
-            if not program.is_cached(device.arch) and (reasons := choice.strategy.reasons_unbuildable()):
-                raise BuildError("; ".join(reasons))
             scratch_bytes = program.scratch_bytes(problem)
         except Exception as error:  # also what a third party's strategy raises
             failed.append(f"{choice.candidate}: {type(error).__name__}: {error}")

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
-from torch import topk as torch_topk  # as it is now: programs may bind torch.topk to ours
 
 from autotopk.device import Device, device_of
 from autotopk.errors import warn
@@ -61,6 +60,10 @@ _has_names: Callable[[Tensor], bool] | None = getattr(Tensor, "has_names", None)
 _grad_enabled = torch.is_grad_enabled
 _threads = torch.get_num_threads
 _Parameter = torch.nn.Parameter
+
+
+torch_topk: Callable[..., Any] = getattr(torch._C._VariableFunctions, "topk", torch.topk)
+"""Torch's own: programs may bind torch.topk to ours, before or after this import."""
 
 
 class Operation:

@@ -10,6 +10,7 @@ from autotopk.runtime import winners
 from autotopk.runtime.misses import Misses
 from autotopk.runtime.plan_cache import PlanCache
 from autotopk.runtime.winners import Winners
+from autotopk.strategy import Strategy
 
 
 class Runtime:
@@ -25,6 +26,7 @@ class Runtime:
         """It is known that torch.topk serves everything on the CPU: no plans are needed there."""
         self._blocked: set[tuple[Candidate, str]] = set()
         self._warned: set[str] = set()
+        self._unbuildable: dict[str, str] = {}
         self._plans: dict[str, PlanCache[Any]] = {}
         self._winners: dict[str, Winners] | None = None
         self._reading = threading.Lock()
@@ -62,6 +64,12 @@ class Runtime:
             self._warned.add(about)
             warn(message)
 
+    def reason_unbuildable(self, strategy: Strategy) -> str:
+        """Why none of its kernels can be compiled here, asked once in a process; empty where they can."""
+        if strategy.name not in self._unbuildable:
+            self._unbuildable[strategy.name] = "; ".join(strategy.reasons_unbuildable())
+        return self._unbuildable[strategy.name]
+
     def reload(self) -> None:
         """Forget everything; what is on disk is read again on next use."""
         self.cpu_is_torchs = False
@@ -69,6 +77,7 @@ class Runtime:
             plans.clear()
         self._winners = None
         self._blocked.clear()
+        self._unbuildable.clear()
         self._warned.clear()
         self.misses.clear()
 

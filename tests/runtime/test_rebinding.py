@@ -28,6 +28,20 @@ except RuntimeError as error:
 """
 
 
+WRAPPED = """
+import autotopk, torch, warnings  # autotopk does not see torch.topk before the first call
+warnings.simplefilter("ignore")
+plain = torch.topk
+torch.topk = lambda *arguments, **keywords: autotopk.topk(*arguments, **keywords)
+x = torch.randn(4, 9)
+print(all(map(torch.equal, torch.topk(x, 3), plain(x, 3))), torch.topk(torch.randn(()), 1).values.shape)
+"""
+
+
+def test_torch_topk_may_be_wrapped_around_ours_before_its_first_use(tmp_path: Path) -> None:
+    assert python(WRAPPED, environment(tmp_path / "cache")) == "True torch.Size([])\n"
+
+
 def test_torch_topk_may_be_bound_to_ours(tmp_path: Path) -> None:
     """With a winner of chunks, which calls torch's own."""
     path = tmp_path / "winners.sqlite"
