@@ -97,15 +97,15 @@ def _import(name: str) -> Strategy | None:
         return None
     module, _, attribute = target.partition(":")
     try:
-        strategy = _checked(getattr(importlib.import_module(module), attribute))
-        if strategy.name != name:
-            raise TypeError(f"{target} is named {strategy.name!r}")
+        strategy = getattr(importlib.import_module(module), attribute)
+        if not isinstance(strategy, Strategy) or strategy.name != name:
+            raise TypeError(f"{target} is {strategy!r}, not a Strategy named {name!r}")
+        return _checked(strategy)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever a plugin's import raises, SystemExit too, costs that plugin alone
         warn(f"strategy {name!r} is left out: {type(error).__name__}: {error}")
         return None
-    return strategy
 
 
 def _checked(strategy: object) -> Strategy:

@@ -103,19 +103,19 @@ def choices(
     yield Choice("torch", torch_fallback, torch_fallback.heuristic(problem, device), rejected=tuple(asked.rejected))
 
 
-def nothing_but_torch(device: Device, runtime: Runtime = default) -> bool:
-    """Whether torch.topk serves every problem on a device with any number of threads, and nobody counts them."""
+def settle_cpu(device: Device, runtime: Runtime = default) -> None:
+    """Find out whether torch.topk serves everything on the CPU, with any number of threads, and nobody counts it."""
+    known = runtime.known()
     try:
-        return (
-            not runtime.has_winners(device)
+        torchs = (
+            not any(fingerprint.startswith(device.model) for fingerprint in known)
             and settings.forced_strategy() is None
             and settings.misses_path() is None
-            and not any(
-                device.type in one.features.device_types for one in registry.available() if one != torch_fallback
-            )
+            and not any("cpu" in one.features.device_types for one in registry.available() if one != torch_fallback)
         )
     except Exception:  # odd features of a third party's strategy
-        return False
+        torchs = False
+    runtime.settle_cpu(known, torchs)
 
 
 class _Asked:

@@ -178,7 +178,7 @@ class Operation:
                     except Exception as error:  # also what a third party's strategy raises
                         self._runtime.block(choice.candidate, device, error)
             if device.type == "cpu":
-                self._runtime.cpu_is_torchs = dispatch.nothing_but_torch(device, self._runtime)
+                dispatch.settle_cpu(device, self._runtime)
         except Exception as error:
             warn(f"no strategy could be chosen for {rows.problem}: {error!r}")
         return None

@@ -1,6 +1,7 @@
 """What a process knows between calls, in one object."""
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from autotopk.candidate import Candidate
@@ -37,13 +38,15 @@ class Runtime:
 
     def winners(self, device: Device) -> Winners:
         """Of AUTOTOPK_DB, then the user's, then the shipped, key by key; read on first use."""
-        return self._known().get(device.fingerprint, winners.NONE)
+        return self.known().get(device.fingerprint, winners.NONE)
 
-    def has_winners(self, device: Device) -> bool:
-        """Whether there are any of the device's model, with whatever number of processors."""
-        return any(fingerprint.startswith(device.model) for fingerprint in self._known())
+    def settle_cpu(self, known: Mapping[str, Winners], torchs: bool) -> None:
+        """Note whether `cpu_is_torchs`, unless the winners that this follows from are not in force any more."""
+        with self._reading:
+            self.cpu_is_torchs = torchs and self._winners is known
 
-    def _known(self) -> dict[str, Winners]:
+    def known(self) -> Mapping[str, Winners]:
+        """The winners of all devices, by fingerprint."""
         with self._reading:
             if self._winners is None:
                 self._winners = winners.read_layers()
@@ -72,10 +75,11 @@ class Runtime:
 
     def reload(self) -> None:
         """Forget everything; what is on disk is read again on next use."""
-        self.cpu_is_torchs = False
+        with self._reading:
+            self._winners = None
+            self.cpu_is_torchs = False
         for plans in self._plans.values():
             plans.clear()
-        self._winners = None
         self._blocked.clear()
         self._unbuildable.clear()
         self._warned.clear()
