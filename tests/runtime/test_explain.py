@@ -64,6 +64,7 @@ def test_a_kernel_that_cannot_be_compiled_here_is_not_named(
     monkeypatch.setattr(planted, "program", lambda *_: KernelProgram.of(BrokenSource("no compiler"), Extent()))
     assert autotopk.explain(X, 2).choice.step == "exact"
     monkeypatch.setattr(planted, "reasons_unbuildable", lambda: ["the compiler is missing"])
+    autotopk.reload()
     explanation = autotopk.explain(X, 2)
     assert explanation.choice.step == "torch"
     assert "the compiler is missing" in str(explanation)
