@@ -175,7 +175,7 @@ class _Asked:
         without: str = "",
     ) -> Iterator[Choice]:
         """The choice, or none and why. What a third party's strategy raises costs its place and one warning."""
-        choice = None
+        choice, missing = None, ""
         try:
             reason = "; ".join(strategy.reasons_unable(self.problem, self.device))
             if not reason and (found := config()) is None:
@@ -187,12 +187,14 @@ class _Asked:
                 elif (why := self.runtime.reason_unbuildable(strategy)) and not (
                     choice.program(self.problem, self.device).is_cached(self.device.arch)
                 ):
-                    choice, reason = None, f"cannot be built here: {why}"
-                    message = f"{strategy.name} cannot be built here, and something slower runs: {why}"
-                    self.runtime.warn_once(f"{strategy.name} unbuildable", message)
+                    choice, missing = None, why
+                    reason = f"cannot be built here: {why}"
         except Exception as error:
             choice, reason = None, f"{type(error).__name__}: {error}"
             self.runtime.warn_once(strategy.name, f"{strategy.name} is left out where it raises {reason}")
+        if missing:
+            message = f"{strategy.name} cannot be built here, and something slower runs: {missing}"
+            self.runtime.warn_once(f"{strategy.name} unbuilt", message)
         if choice is not None:
             yield choice
         elif reason:
