@@ -118,6 +118,7 @@ def tune(
     effort: Annotated[Literal["quick", "full", "oracle"], typer.Option(help="How much to measure.")] = "quick",
     budget: Annotated[float | None, typer.Option(help="Seconds to stop after.")] = None,
     strategy: Strategies = None,
+    force: Annotated[bool, typer.Option("--force", help="Measure anew what was measured before.")] = False,
     device: RunsOn = None,
     db: Database = None,
     from_misses: Annotated[
@@ -152,6 +153,7 @@ def tune(
             budget_s=budget,
             device=place,
             strategies=strategies,
+            force=force,
             on_event=bar.tuner_event,
         )
     if as_json:
@@ -164,6 +166,32 @@ def tune(
         raise typer.Exit(130)
     if any(result.outcome == "failed" for result in report.results):
         raise typer.Exit(1)
+
+
+@app.command()
+def drop(
+    rows: Rows = None,
+    cols: Cols = None,
+    k: Ks = None,
+    dtype: Dtypes = None,
+    order: Annotated[Literal["sorted", "any"] | None, typer.Option(help="Of one order; by default of both.")] = None,
+    device: OfDevice = None,
+    db: Database = None,
+) -> None:
+    """Drop the winners of some shapes until they are tuned again.
+
+    What was measured for them is kept, but counts no more.
+    """
+    from autotopk.cli import transfer
+
+    workloads = arguments.workloads((), rows or (), cols or (), k or (), dtype or ())
+    if not workloads:
+        raise arguments.SelectionError("--rows, --cols and -k say whose winners to drop")
+    keys = [one.key for one in workloads if order is None or one.sorted == (order == "sorted")]
+    dropped, published = transfer.drop(keys, device, db)
+    for key in dropped:
+        typer.echo(f"dropped {key}")
+    typer.echo(f"published to {published}")
 
 
 @app.command()

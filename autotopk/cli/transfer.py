@@ -6,9 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from autotopk import settings
-from autotopk.cli.arguments import device_named
+from autotopk.cli.arguments import SelectionError, device_named
 from autotopk.device import Device
-from autotopk.errors import ArtifactError, DatabaseError, warn
+from autotopk.errors import ArtifactError, DatabaseError, inert, warn
+from autotopk.key import TuningKey
 from autotopk.runtime.state import default
 from autotopk.runtime.winners import layers
 from autotopk.tuning_db import artifact
@@ -87,6 +88,32 @@ def import_measurements(other: Path, database: Path | None) -> tuple[int, list[W
     artifact.publish(found, published)
     default.reload()
     return new, found, published
+
+
+def drop(keys: Sequence[TuningKey], device: str | None, database: Path | None) -> tuple[list[TuningKey], Path]:
+    """Let what was measured for keys on a device count no more, and publish the winners that are left.
+
+    Returns the keys for which anything counted, and where the winners are. Raises DatabaseError, ArtifactError, and
+    SelectionError where nothing counted.
+    """
+    from autotopk.tuning_db.store import Store
+
+    path = database or settings.database_path()
+    if not path.exists():
+        raise DatabaseError(f"there is no tuning database at {path}; `autotopk tune` makes one")
+    with Store.open(path) as store:
+        published = settings.published_path(store.path)
+        artifact.refuse_to_overwrite(published)
+        fingerprint = device_named(device, store.devices()).fingerprint
+        dropped = [key for key in keys if store.discard(fingerprint, key)]
+        if not dropped:
+            told = ", ".join(map(str, keys))
+            raise SelectionError(f"nothing that counts was measured for {inert(told)} on {inert(fingerprint)}")
+        store.derive_winners(fingerprint)
+        found = store.winners()
+    artifact.publish(found, published)
+    default.reload()
+    return dropped, published
 
 
 def _read(path: Path) -> list[Winner]:

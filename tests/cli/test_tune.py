@@ -124,3 +124,26 @@ def test_interrupt_keeps_what_is_measured(tmp_path: Path) -> None:
     assert "interrupted" in output
     assert "the same command again goes on from here" in output
     assert len(artifact.read(tmp_path / "winners.sqlite")) >= 1
+
+
+def test_a_dropped_winner_is_gone_until_it_is_tuned_again(cli: Cli, tuned_cache: Path) -> None:
+    shape = ("--rows", "4", "--cols", "256", "-k", "8", "--device", "cpu")
+    told = cli("drop", *shape, "--order", "any")
+    assert "dropped 4x256 k=8 float32 unsorted" in told.stdout
+    assert [one["key"]["sorted"] for one in json.loads(cli("show", "--json").stdout)] == [True]
+    assert [winner.key.sorted for winner in artifact.read(tuned_cache / "winners.sqlite")] == [True]
+    assert "nothing that counts was measured" in cli("drop", *shape, "--order", "any", code=2).stderr
+    assert "say whose winners" in cli("drop", code=2).stderr
+    before = len(json.loads(cli("show", "--all", "--json").stdout))
+    assert "tuned" in cli("tune", *shape, "--budget", "30").stderr
+    assert len(json.loads(cli("show", "--all", "--json").stdout)) > before
+    assert len(json.loads(cli("show", "--json").stdout)) == 2
+
+
+def test_force_measures_anew(cli: Cli, tuned_cache: Path) -> None:
+    before = json.loads(cli("show", "--all", "--json").stdout)
+    told = cli("tune", *SMALL, "--force", "--budget", "30", "--device", "cpu")
+    assert "known" not in told.stderr
+    after = json.loads(cli("show", "--all", "--json").stdout)
+    screened = [sum(one["stage"] == "screen" for one in all_) for all_ in (before, after)]
+    assert screened[1] == 2 * screened[0]
