@@ -1,5 +1,6 @@
 """The tuning database: what is recorded stays, and any trouble with the file is a DatabaseError."""
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -315,6 +316,67 @@ def test_damaged_text_is_a_database_error(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'{"registers"', b'!"registers"'))
     with Store.open(path) as opened, pytest.raises(DatabaseError, match="Expecting value"):
         opened.measurements()
+
+
+ODD: list[tuple[str, str, str, str]] = [
+    ("measurement", "samples_us", "'5'", "samples_us is 5, not positive numbers"),
+    ("measurement", "samples_us", "'[\"5\"]'", "samples_us is ['5'], not positive numbers"),
+    ("measurement", "samples_us", "'[NaN]'", "samples_us is [nan], not positive numbers"),
+    ("measurement", "baseline_us", "'[]'", "is damaged: CHECK constraint failed in measurement"),
+    ("measurement", "ratio", "'fast'", "ratio is 'fast', not a positive number"),
+    ("measurement", "margin", "9e999", "margin is inf, not a number"),
+    ("measurement", "status", "'odd'", "status is 'odd', not one of"),
+    ("measurement", "measured_at", "x'00'", "measured_at is "),
+    ("measurement", "build_stats", "'[]'", "build_stats is [], not an object of numbers"),
+    ("measurement", "build_stats", "5", "build_stats is 5, not an object of numbers"),
+    ("candidate", "config", "'[1]'", "config is '[1]', not a JSON object"),
+    ("candidate", "strategy", "'a b' WHERE id = 1", "strategy is 'a b', not an identifier"),
+    ("workload", "cols", "'many'", "cols is 'many', not a positive integer"),
+    ("workload", "k", "5000", "is damaged: CHECK constraint failed in workload"),
+    ("device", "name", "char(27)", "name is '\\x1b', not a printable text"),
+    ("device", "processors", "78", "has the columns of "),
+    ("winner", "gap", "'wide'", "gap is 'wide', not a number"),
+]
+
+
+@pytest.mark.parametrize(("table", "column", "value", "reason"), ODD)
+def test_odd_value_is_a_database_error(path: Path, table: str, column: str, value: str, reason: str) -> None:
+    with Store.open(filled(path, measurement(), measurement("slow", 2.0))) as opened:
+        opened.derive_winners()
+    ask(path, "DROP TRIGGER measurement_refuses_update")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        connection.execute(f"UPDATE {table} SET {column} = {value}")
+    with pytest.raises(DatabaseError) as raised, Store.open(path, read_only=True) as opened:
+        opened.winners()
+    assert str(path) in str(raised.value)
+    assert reason in str(raised.value)
+    with Store.open(path.with_name("ours.sqlite")) as ours:
+        if table != "winner":
+            with pytest.raises(DatabaseError):
+                ours.merge(path)
+        assert ours.measurements() == []
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "CREATE VIEW more AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n",
+        "CREATE TRIGGER more AFTER INSERT ON run BEGIN DELETE FROM winner; END",
+    ],
+)
+@pytest.mark.parametrize("read_only", [True, False])
+def test_views_and_triggers_of_others_are_refused(path: Path, made: str, *, read_only: bool) -> None:
+    ask(filled(path, measurement()), made)
+    with pytest.raises(DatabaseError, match="a view or trigger that autotopk did not make: more"):
+        Store.open(path, read_only=read_only)
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_fifo_is_refused_at_once(path: Path, *, read_only: bool) -> None:
+    os.mkfifo(path)
+    with pytest.raises(DatabaseError, match="not a regular file"):
+        Store.open(path, read_only=read_only)
 
 
 def test_reading_needs_a_database(path: Path) -> None:
