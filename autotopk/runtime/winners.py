@@ -24,6 +24,10 @@ Stored = tuple[Row, Callable[[Row], Winner]]
 """A winner as its row, and what makes it of that: of thousands a process serves few."""
 
 
+FEW_BUCKETS = 100
+"""So many winners are asked for their distance as fast as all buckets around a key are looked up."""
+
+
 class Winners:
     """The winners of one device, by key and by bucket, each in the order of the layers."""
 
@@ -55,10 +59,12 @@ class Winners:
     def near(self, key: TuningKey) -> Iterator[Winner]:
         """Those of other buckets within `NEIGHBOUR_RADIUS`, the nearest first.
 
-        Looks into the few hundred buckets that may hold one, however many winners there are.
+        Looks into the few hundred buckets that may hold one, however many winners there are, or into all where there
+        are fewer.
         """
         own = key.bucket()
-        buckets = (self._by_bucket.get(bucket, ()) for bucket in key.buckets_within(NEIGHBOUR_RADIUS) if bucket != own)
+        around = key.buckets_within(NEIGHBOUR_RADIUS) if len(self._by_bucket) > FEW_BUCKETS else self._by_bucket
+        buckets = (self._by_bucket.get(bucket, ()) for bucket in around if bucket != own)
         found = [stored for bucket in buckets for stored in bucket]
         distances = ((key.distance(TuningKey(*row[1:6])), at) for at, (row, _) in enumerate(found))
         heap = [one for one in distances if one[0] <= NEIGHBOUR_RADIUS]
