@@ -1,5 +1,6 @@
 # `make tune` and `make test` are all there is to it: .venv is made on the way.
 # PYTHON=python3 runs a target with that interpreter as it is instead, installing nothing.
+# VENV_PYTHON=python3.12 makes .venv with that interpreter instead of python3.
 
 ifdef PYTHON
 export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
@@ -8,6 +9,7 @@ else
 PYTHON := .venv/bin/python
 READY := .venv/installed
 endif
+VENV_PYTHON ?= python3
 OLDEST_TRITON := 3.6.0
 PYTEST := $(PYTHON) -m pytest
 PARALLEL := -n auto --maxprocesses 8
@@ -47,9 +49,12 @@ venv: .venv/installed
 
 # torch first and alone: resolved with the rest, another release of it may be tried, which costs gigabytes.
 .venv/installed: pyproject.toml constraints.txt autotopk/runtime/_launcher.c
-	test -x .venv/bin/python || python3 -m venv .venv
-	.venv/bin/python -m pip install --quiet -c constraints.txt torch
-	.venv/bin/python -m pip install --quiet -c constraints.txt -e ".[tilelang,dev]"
+	@$(VENV_PYTHON) -c 'import sys; found = sys.version_info[:2]; found >= (3, 11) or sys.exit( \
+		"$(VENV_PYTHON) is Python %d.%d, and autotopk needs 3.11 or later: make VENV_PYTHON=python3.12" % found)'
+	@echo "installing into .venv: torch with its CUDA libraries, about 2.7 GB to download; then TileLang, nvcc and others, 0.3 GB"
+	test -x .venv/bin/python || $(VENV_PYTHON) -m venv .venv
+	.venv/bin/python -m pip install -c constraints.txt torch
+	.venv/bin/python -m pip install -c constraints.txt -e ".[nvcc,dev]"
 	touch $@
 
 .venv/triton-%:

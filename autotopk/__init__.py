@@ -1,14 +1,17 @@
 """torch.topk with the kernel measured fastest for this device, dtype, shape and k."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from autotopk.errors import AutotopkError, AutotopkWarning
 from autotopk.problem import Problem
-from autotopk.runtime.api import reload, topk, topk_indices
-from autotopk.runtime.explain import Explanation, explain, explain_problem
 
 if TYPE_CHECKING:
+    from autotopk.runtime.api import reload, topk, topk_indices
+    from autotopk.runtime.explain import Explanation, explain, explain_problem
     from autotopk.tuning.tuner import tune
+
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "AutotopkError",
@@ -23,15 +26,25 @@ __all__ = [
     "tune",
 ]
 
+_HOMES = {
+    "Explanation": "autotopk.runtime.explain",
+    "explain": "autotopk.runtime.explain",
+    "explain_problem": "autotopk.runtime.explain",
+    "reload": "autotopk.runtime.api",
+    "topk": "autotopk.runtime.api",
+    "topk_indices": "autotopk.runtime.api",
+    "tune": "autotopk.tuning.tuner",
+}
+"""Modules that import torch, which the command line's help does without."""
+
 
 def __getattr__(name: str) -> Any:
-    """`tune` and `__version__` on first use: they import what run time does without."""
-    if name == "tune":
-        from autotopk.tuning.tuner import tune
+    """What imports torch, on first use; from then on it is an ordinary attribute."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
 
-        return tune
-    if name == "__version__":
-        from autotopk.kernel import distribution_version
 
-        return distribution_version("autotopk")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -25,6 +25,10 @@ class Candidate:
         return f"{self.strategy} {self.config}"
 
 
+TORCH_TOPK = Candidate("torch_fallback", '{"chunk":0,"method":"topk"}')
+"""torch.topk as it is: what every other candidate must beat."""
+
+
 def knobs_json(knobs: Mapping[str, Knob]) -> str:
     """The canonical text of a configuration: sorted keys, no spaces."""
     return json.dumps(knobs, sort_keys=True, separators=(",", ":"))

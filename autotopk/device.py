@@ -1,6 +1,5 @@
 """Where it runs: the properties of a GPU or CPU that tuning depends on."""
 
-import os
 import platform
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +21,7 @@ class Device:
     name: str
     capability: tuple[int, int] = (0, 0)
     processors: int = 1
-    """Multiprocessors of a GPU, cores of a CPU."""
+    """Multiprocessors of a GPU; of a CPU the cores that torch's operators use, one thread each."""
     l2_bytes: int = 0
     memory_gib: int = 0
     shared_bytes: int = 0
@@ -34,11 +33,16 @@ class Device:
         return self.capability[0] * 10 + self.capability[1]
 
     @property
+    def model(self) -> str:
+        """What all fingerprints begin with that differ in nothing but sizes."""
+        return f"{self.type}|{self.name}|"
+
+    @property
     def fingerprint(self) -> str:
         """The identity under which winners are stored; a name, from which nothing is read back."""
         if self.type == "cpu":
-            return f"cpu|{self.name}|{self.processors} cores"
-        return f"{self.type}|{self.name}|sm_{self.arch}|{self.processors} SMs|{self.memory_gib} GiB"
+            return f"{self.model}{self.processors} cores"
+        return f"{self.model}sm_{self.arch}|{self.processors} SMs|{self.memory_gib} GiB"
 
 
 H100 = Device("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 132, 50 << 20, 79, 227 << 10)
@@ -62,11 +66,16 @@ def cuda_device(index: int) -> Device:
     )
 
 
-@cache
 def cpu_device() -> Device:
-    """This machine's CPU, as far as this process may use it."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Device(type="cpu", name=_cpu_model(), processors=cores)
+    """This machine's CPU, as far as torch's operators use it now, see `torch.set_num_threads`."""
+    import torch
+
+    return _cpu(torch.get_num_threads())
+
+
+@cache
+def _cpu(threads: int) -> Device:
+    return Device(type="cpu", name=_cpu_model(), processors=threads)
 
 
 def device_of(device: "torch.device") -> Device:
@@ -78,6 +87,7 @@ def device_of(device: "torch.device") -> Device:
     return cpu_device()
 
 
+@cache
 def _cpu_model() -> str:
     try:
         with open("/proc/cpuinfo") as lines:

@@ -1,8 +1,24 @@
 """Every error and warning that autotopk raises itself, and how they quote what somebody else wrote."""
 
+import os
+import sys
+import warnings
+from types import FrameType
+
+PACKAGE = os.path.dirname(__file__) + os.sep
+
 
 class AutotopkWarning(UserWarning):
     """Something went wrong that costs speed, never a result."""
+
+
+def warn(message: str) -> None:
+    """Warn at the line outside this package that led here."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 2
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, AutotopkWarning, stacklevel=level)
 
 
 class AutotopkError(Exception):
@@ -39,6 +55,10 @@ class DatabaseError(AutotopkError, RuntimeError):
 
 class MeasurementError(AutotopkError, RuntimeError):
     """A candidate returned a wrong result, crashed, timed out or could not be timed."""
+
+
+class WrongAnswerError(AutotopkError, ValueError):
+    """A candidate returned what is no top-k."""
 
 
 LONGEST = 300

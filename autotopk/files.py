@@ -1,11 +1,34 @@
-"""Files that several processes read and write at the same time, or that somebody else made."""
+"""Files and folders that several processes share or somebody else made, and what is left of those that were killed."""
 
 import errno
 import os
+import re
+import shutil
 import stat
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+ABANDONED_S = 3600.0
+"""Age from which `sweep` removes what nobody has locked; no compilation takes as long."""
+
+_SWEEP_S = 1.0  # longest sweep
+_SCRATCH = re.compile(r"autotopk-(nvcc|tilelang|triton)-\w{8}")
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for this user alone whatever the umask. Raises OSError."""
+    missing = [one for one in (folder, *folder.parents) if not one.is_dir()]
+    for one in reversed(missing):
+        one.mkdir(0o700, exist_ok=True)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -20,6 +43,79 @@ def write_atomically(path: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def try_lock(handle: int) -> bool:
+    """Lock an open file or folder until it is unlocked or the process ends; False where another has locked it.
+
+    Raises OSError where files cannot be locked.
+    """
+    if fcntl is None:
+        raise OSError("this platform has no flock")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def unlock(handle: int) -> None:
+    """Undo `try_lock`, also for children that inherited the handle, and close it."""
+    with suppress(OSError):
+        fcntl.flock(handle, fcntl.LOCK_UN)
+    os.close(handle)
+
+
+@contextmanager
+def scratch_folder(purpose: Literal["nvcc", "tilelang", "triton"]) -> Iterator[Path]:
+    """A folder for temporary files, removed in the end; if this process is killed, by a later `sweep_scratch`."""
+    with tempfile.TemporaryDirectory(prefix=f"autotopk-{purpose}-", ignore_cleanup_errors=True) as folder:
+        handle = None
+        try:
+            with suppress(OSError):  # where folders cannot be locked, their age has to do
+                handle = os.open(folder, os.O_RDONLY)
+                try_lock(handle)
+            yield Path(folder)
+        finally:
+            if handle is not None:
+                os.close(handle)
+
+
+def sweep_scratch() -> None:
+    """Remove scratch folders of processes that were killed."""
+    sweep(Path(tempfile.gettempdir()), _SCRATCH)
+
+
+def sweep(folder: Path, names: re.Pattern[str]) -> None:
+    """Remove what killed processes of this user left in a folder under such names, for at most a second.
+
+    That is what is older than ABANDONED_S and not locked. What cannot be removed stays.
+    """
+    until = time.monotonic() + _SWEEP_S
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if time.monotonic() > until:
+                return
+            if names.fullmatch(entry.name):
+                with suppress(OSError):
+                    _remove_abandoned(entry.path)
+
+
+def _remove_abandoned(path: str) -> None:
+    """Raises OSError."""
+    if not hasattr(os, "geteuid"):
+        return
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        found = os.fstat(handle)
+        if found.st_uid != os.geteuid() or found.st_mtime > time.time() - ABANDONED_S or not try_lock(handle):
+            return
+        if stat.S_ISDIR(found.st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
+    finally:
+        os.close(handle)
 
 
 def open_regular(path: Path, limit: int | None = None) -> BinaryIO:

@@ -1,24 +1,40 @@
-"""A compiled kernel as a record, the source it is compiled from, and the folder that caches compiled ones."""
+"""A compiled kernel as a record, and the source it is compiled from."""
 
 import hashlib
 import json
+import re
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-from autotopk import settings
+from autotopk import kernel_cache, settings
 from autotopk.cubin import code_digest
-from autotopk.errors import DamagedKernelError
-from autotopk.files import write_atomically
+from autotopk.errors import BuildError, DamagedKernelError
 from autotopk.identity import digest
 from autotopk.problem import Problem, Query
 
 ParameterKind = Literal["pointer", "int32", "int64"]
 
-FORMAT = 1
-"""Layout of a cached kernel file; files of another format are compiled again."""
+FORMAT = 2
+"""Layout of a cached kernel file; files of another format have other names, and are left to who wrote them."""
+
+MAX_PARAMETERS = 24
+"""As many as the launcher passes."""
+
+LIMITS = {
+    "threads": (1, 1024),
+    "shared_bytes": (0, 227 << 10),
+    "cluster": (1, 16),
+    "registers": (0, 255),
+    "spill_bytes": (0, 1 << 20),
+}
+"""The least and the most that any GPU takes, and that is written down of a kernel."""
+
+_NAMES = 1  # measured identities are made of kernels' names: it stays
+_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,255}")  # of PTX and of C
+_MAX_HEADER_BYTES = 16 << 10
 
 
 def scalars(problem: Problem) -> dict[str, int]:
@@ -53,7 +69,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Everything a driver needs to launch a compiled kernel, whichever compiler made it."""
+    """Everything a driver needs to launch a compiled kernel, whichever compiler made it.
+
+    Raises BuildError where a field is not of its type or beyond LIMITS.
+    """
 
     cubin: bytes
     symbol: str
@@ -72,6 +91,24 @@ class Kernel:
     spill_bytes: int = 0
     """Local memory of a thread, for reports."""
 
+    def __post_init__(self) -> None:
+        if type(self.cubin) is not bytes:
+            raise BuildError(f"a cubin is bytes, not {type(self.cubin).__name__}")
+        for name, (least, most) in LIMITS.items():
+            if type(value := getattr(self, name)) is not int or not least <= value <= most:
+                raise BuildError(f"{name} {value!r:.40} of a kernel is no integer from {least} to {most}")
+        for name in ("cooperative", "programmatic_launch"):
+            if type(value := getattr(self, name)) is not bool:
+                raise BuildError(f"{name} {value!r:.40} of a kernel is no boolean")
+        if type(self.parameters) is not tuple or len(self.parameters) > MAX_PARAMETERS:
+            raise BuildError(f"a kernel has a tuple of at most {MAX_PARAMETERS} parameters")
+        for name in (self.symbol, *(parameter.name for parameter in self.parameters)):
+            if type(name) is not str or not _NAME.fullmatch(name):
+                raise BuildError(f"{name!r:.40} is no name of a kernel or a parameter")
+        for parameter in self.parameters:
+            if parameter.kind not in get_args(ParameterKind):
+                raise BuildError(f"{parameter.kind!r:.40} is no kind of a parameter")
+
     @property
     def code(self) -> str:
         """Digest of what runs: the compiled code, its arguments and how it is launched, but for the grid."""
@@ -79,24 +116,34 @@ class Kernel:
         parameters = [(parameter.name, parameter.kind) for parameter in self.parameters]
         return digest(code_digest(self.cubin, self.symbol), parameters, launch)
 
-    def to_bytes(self) -> bytes:
-        """One line of JSON, then the cubin."""
+    def to_bytes(self, file: str = "") -> bytes:
+        """A line with the format and a digest of the file's name and the rest: one line of JSON, then the cubin."""
         header = {name: value for name, value in asdict(self).items() if name != "cubin"}
-        header |= {"format": FORMAT, "sha256": hashlib.sha256(self.cubin).hexdigest()}
-        return json.dumps(header, sort_keys=True).encode() + b"\n" + self.cubin
+        content = json.dumps(header, sort_keys=True).encode() + b"\n" + self.cubin
+        return _first_line(content, file) + content
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Kernel":
-        """The inverse of `to_bytes`. Raises DamagedKernelError on anything that it did not write."""
+    def from_bytes(cls, data: bytes, file: str = "") -> "Kernel":
+        """The inverse of `to_bytes`. Raises DamagedKernelError on anything that it did not write for that file."""
         try:
-            line, cubin = data.split(b"\n", 1)
-            header = json.loads(line)
-            if header.pop("format") != FORMAT or header.pop("sha256") != hashlib.sha256(cubin).hexdigest():
-                raise ValueError("format or checksum differs")
+            at = len(_first_line(b"", file))
+            content = data[at:]
+            if len(data) > kernel_cache.MAX_BYTES or data[:at] != _first_line(content, file):
+                raise ValueError("length, format or digest differs")
+            line, separator, cubin = content.partition(b"\n")
+            if not separator or len(line) > _MAX_HEADER_BYTES:
+                raise ValueError("header too long")
+            header = dict(json.loads(line))
             parameters = tuple(Parameter(**parameter) for parameter in header.pop("parameters"))
             return cls(cubin=cubin, parameters=parameters, **header)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError, BuildError) as error:
             raise DamagedKernelError(f"not a cached kernel: {error}") from error
+
+
+def _first_line(content: bytes, file: str) -> bytes:
+    """With the name, so that a good file in the place of another is none."""
+    digest = hashlib.sha256(file.encode() + b"\n" + content)
+    return f"autotopk kernel {FORMAT} {digest.hexdigest()}\n".encode()
 
 
 @dataclass(frozen=True)
@@ -116,30 +163,35 @@ class KernelSource(ABC):
 
     def cache_path(self, arch: int) -> Path:
         """Where the compiled kernel is cached."""
-        return settings.kernel_dir() / f"{digest(FORMAT, arch, self.cache_key())}.kernel"
+        return settings.kernel_dir() / f"{digest(_NAMES, arch, self.cache_key())}.kernel{FORMAT}"
+
+    def is_cached(self, arch: int) -> bool:
+        """Whether a file is in the cache that `cached` would read. Raises BuildError where the device files are not."""
+        return kernel_cache.holds(self.cache_path(arch))
 
     def cached(self, arch: int) -> Kernel | None:
         """The kernel in the cache, if a good one is there. Raises BuildError where the device files are not."""
         return _read(self.cache_path(arch))
 
     def load(self, arch: int) -> Kernel:
-        """The kernel from the cache, else compiled and cached. Raises BuildError."""
+        """The kernel from the cache, else compiled and cached, by one process for all. Raises BuildError."""
         path = self.cache_path(arch)  # before a compiler is imported, which may set environment variables
         if (found := _read(path)) is not None:
             return found
-        kernel = self.compile(arch)
-        try:
-            write_atomically(path, kernel.to_bytes())
-        except OSError:
-            pass  # a read-only or full cache only costs the next process a compile
-        return kernel
+        kernel_cache.sweep_once(path.parent)
+        with kernel_cache.turn(path):
+            if (found := _read(path)) is None:
+                found = self.compile(arch)
+                kernel_cache.write(path, found.to_bytes(path.name))
+        return found
 
 
 def _read(path: Path) -> Kernel | None:
     """The kernel in a file; None where there is no good one."""
     try:
-        return Kernel.from_bytes(path.read_bytes())
-    except (OSError, DamagedKernelError):
+        data = kernel_cache.read(path)
+        return None if data is None else Kernel.from_bytes(data, path.name)
+    except DamagedKernelError:
         return None
 
 

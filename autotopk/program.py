@@ -133,7 +133,7 @@ class KernelProgram:
     def is_cached(self, arch: int) -> bool:
         """Whether all its kernels are in the cache, so that it runs where no compiler is."""
         try:
-            return all(source.cache_path(arch).exists() for source in self.sources)
+            return all(source.is_cached(arch) for source in self.sources)
         except BuildError:  # device files are missing
             return False
 

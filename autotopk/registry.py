@@ -2,12 +2,13 @@
 
 import importlib
 import pkgutil
-import warnings
+from collections.abc import Iterator
+from dataclasses import is_dataclass
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, distributions
 
-from autotopk.errors import AutotopkWarning, UnknownStrategyError
-from autotopk.strategy import Strategy
+from autotopk.errors import UnknownStrategyError, warn
+from autotopk.strategy import Features, Strategy
 
 GROUP = "autotopk.strategies"
 
@@ -15,10 +16,14 @@ _added: dict[str, Strategy] = {}
 
 
 def register(strategy: Strategy) -> None:
-    """Add a strategy for this process. Raises ValueError where the name is taken by another one."""
-    if strategy.name in _targets() or strategy.name in _added:
-        raise ValueError(f"a strategy named {strategy.name!r} is registered already")
-    _added[strategy.name] = strategy
+    """Add a strategy for this process; plans that were made stay until `autotopk.reload`.
+
+    Raises ValueError where the name is taken by another one, TypeError where it is no whole strategy.
+    """
+    name = _checked(strategy).name
+    if name in _targets() or name in _added:
+        raise ValueError(f"a strategy named {name!r} is registered already")
+    _added[name] = strategy
 
 
 def unregister(name: str) -> None:
@@ -60,12 +65,29 @@ def _built_in() -> dict[str, str]:
 def _targets() -> dict[str, str]:
     """The same with those of other distributions: reads the metadata of everything installed."""
     targets = dict(_built_in())
-    for point in entry_points(group=GROUP):
+    for point in _entry_points():
         if point.name in targets:
-            _warn(f"strategy {point.name!r} of {point.value} is ignored: the name is taken")
+            warn(f"strategy {point.name!r} of {point.value} is ignored: the name is taken")
         else:
             targets[point.name] = point.value
     return targets
+
+
+def _entry_points() -> Iterator[EntryPoint]:
+    """As `importlib.metadata.entry_points(group=GROUP)`, but a distribution that cannot be read costs itself alone."""
+    seen: set[str] = set()
+    try:
+        for distribution in distributions():
+            try:
+                name = getattr(distribution, "_normalized_name", None) or distribution.name  # the first opens no file
+                if name not in seen:  # else shadowed by one further ahead on the path
+                    seen.add(name)
+                    yield from [point for point in distribution.entry_points if point.group == GROUP]
+            except Exception as error:
+                where = getattr(distribution, "_path", distribution)
+                warn(f"strategies of {where} are left out: its metadata cannot be read: {error!r}")
+    except Exception as error:  # of a finder that is not Python's own
+        warn(f"installed strategies cannot be listed: {error!r}")
 
 
 @cache
@@ -78,11 +100,21 @@ def _import(name: str) -> Strategy | None:
         strategy = getattr(importlib.import_module(module), attribute)
         if not isinstance(strategy, Strategy) or strategy.name != name:
             raise TypeError(f"{target} is {strategy!r}, not a Strategy named {name!r}")
-    except Exception as error:  # whatever a plugin's import raises costs that plugin alone
-        _warn(f"strategy {name!r} is left out: {type(error).__name__}: {error}")
+        return _checked(strategy)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a plugin's import raises, SystemExit too, costs that plugin alone
+        warn(f"strategy {name!r} is left out: {type(error).__name__}: {error}")
         return None
+
+
+def _checked(strategy: object) -> Strategy:
+    """The strategy. Raises TypeError where it is none, or lacks what every contract declares."""
+    if not isinstance(strategy, Strategy):
+        raise TypeError(f"{strategy!r} is no Strategy")
+    for attribute, kind in (("name", str), ("preference", int), ("features", Features), ("config_type", type)):
+        if not isinstance(value := getattr(strategy, attribute, None), kind):
+            raise TypeError(f"{attribute}={value!r} is no {kind.__name__}")
+    if not is_dataclass(strategy.config_type):
+        raise TypeError(f"config_type={strategy.config_type!r} is no dataclass")
     return strategy
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, AutotopkWarning, stacklevel=3)

@@ -2,10 +2,9 @@
 
 import os
 import tempfile
-import warnings
 from pathlib import Path
 
-from autotopk.errors import AutotopkWarning, inert
+from autotopk.errors import inert, warn
 
 OFF, ON = ("0", "no", "false", "off"), ("", "1", "yes", "true", "on")
 
@@ -83,6 +82,22 @@ def forced_strategy() -> str | None:
     return os.environ.get("AUTOTOPK_STRATEGY") or None
 
 
+def max_contention() -> float:
+    """`AUTOTOPK_MAX_CONTENTION`: the share of a CPU's time that other processes may have while it is tuned, else 0.05.
+
+    Two busy loops beside two threads make it 0.5, idle machines stay below 0.01.
+    """
+    text = os.environ.get("AUTOTOPK_MAX_CONTENTION") or "0.05"
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if 0 <= share <= 1:
+        return share
+    _warn(f"AUTOTOPK_MAX_CONTENTION={inert(text)} is not a number from 0 to 1: 0.05 is taken")
+    return 0.05
+
+
 def _path(variable: str) -> Path | None:
     """What a variable names. An unknown home stays as it is written, as in a shell, and is then missing."""
     text = os.environ.get(variable)
@@ -103,4 +118,4 @@ def _warn(message: str) -> None:
     """Warn once a process."""
     if message not in _warned:
         _warned.add(message)
-        warnings.warn(message, AutotopkWarning, stacklevel=4)
+        warn(message)

@@ -155,7 +155,7 @@ class Strategy(ABC):
                 if type(value) not in declared[name]:
                     raise ValueError(f"{name}={value!r} is no {' or '.join(one.__name__ for one in declared[name])}")
             return self.config_type(**knobs)
-        except (ValueError, TypeError) as error:
+        except Exception as error:  # a configuration may refuse in a way of its own
             raise UnsupportedProblemError(f"{text!r} is no configuration of {self.name}: {error}") from error
 
 

@@ -17,6 +17,7 @@ VARIABLES = ("AUTOTOPK_DB", "AUTOTOPK_MISSES", "AUTOTOPK_STRATEGY")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ["AUTOTOPK_MAX_CONTENTION"] = "1"  # tests run beside each other: what they tune is not to be served
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a shell's background, and inherited: Ctrl-C is tested
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "requires(*tools): needs these programs on the path, nvcc or g++")
@@ -67,7 +68,9 @@ def emulated_kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def kept_kernels(pytestconfig: pytest.Config) -> Path:
     """Kernels of GPU tests, which stay for the next run: some compile for seconds, and their names hold their code."""
-    return pytestconfig.cache.mkdir("kernels")
+    folder = pytestconfig.cache.mkdir("kernels")
+    folder.chmod(0o700)
+    return folder
 
 
 def share_kernels(cache_dir: Path, kernels: Path) -> None:

@@ -1,6 +1,7 @@
 """What the columns of databases may hold: SQL types, and the checks of values that somebody else wrote."""
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from math import inf, isfinite
 from typing import Any, NamedTuple
 
@@ -44,6 +45,15 @@ def _is_text(value: object) -> bool:
     return type(value) is str and len(value) <= LONGEST_TEXT and value.isprintable()
 
 
+def _is_moment(value: object) -> bool:
+    if type(value) is not str or not _is_text(value):
+        return False
+    try:
+        return datetime.fromisoformat(value) is not None
+    except ValueError:
+        return False
+
+
 def _is_config(value: object) -> bool:
     if type(value) is not str or len(value) > LONGEST_CONFIG or not value.isprintable():
         return False
@@ -57,6 +67,7 @@ def _is_config(value: object) -> bool:
 
 
 TEXT = Check("TEXT", _is_text, f"a printable text of up to {LONGEST_TEXT} characters")
+MOMENT = Check("TEXT", _is_moment, "a time as ISO 8601 writes it")
 NAME = Check("TEXT", lambda value: _is_text(value) and value.isidentifier(), "an identifier")
 DTYPE = one_of(DTYPE_BYTES)
 CONFIG = Check("TEXT", _is_config, "a JSON object of printable texts, finite numbers, true and false")

@@ -112,7 +112,20 @@ def identify_code(op: Operations) -> None:
     op.create_index("ix_winner_workload_id", "winner", ["workload_id"])
 
 
-MIGRATIONS: tuple[Migration, ...] = (identify_code,)
+def discard_measurements(op: Operations) -> None:
+    """Schema 2 to 3: what was measured until some instant can cease to count."""
+    op.create_table(
+        "discard",
+        Column("device_id", Integer, ForeignKey("device.id"), nullable=False),
+        Column("workload_id", Integer, ForeignKey("workload.id"), nullable=False),
+        Column("until", String, nullable=False),
+        Column("id", Integer, primary_key=True),
+        UniqueConstraint("device_id", "workload_id"),
+    )
+    op.create_index("ix_discard_workload_id", "discard", ["workload_id"])
+
+
+MIGRATIONS: tuple[Migration, ...] = (identify_code, discard_measurements)
 """The step from schema 1 to 2, from 2 to 3, ...: functions named for what they change. New files skip them."""
 
 

@@ -147,6 +147,18 @@ def refuse_changes(connection: Connection, table: str) -> None:
         )
 
 
+class DiscardRow(Base):
+    """Measurements of a workload on a device up to an instant, which count no more though they are kept."""
+
+    __tablename__ = "discard"
+    __table_args__ = (UniqueConstraint("device_id", "workload_id"),)
+
+    device_id: Mapped[int] = mapped_column(ForeignKey(DeviceRow.id))
+    workload_id: Mapped[int] = mapped_column(ForeignKey(WorkloadRow.id), index=True)
+    until: Mapped[str]
+    """The last `measured_at` that is discarded."""
+
+
 @event.listens_for(MeasurementRow.__table__, "after_create")
 def _append_only(table: Table, connection: Connection, **_: object) -> None:
     refuse_changes(connection, table.name)

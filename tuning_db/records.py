@@ -8,11 +8,14 @@ from autotopk.device import Device
 from autotopk.identity import Identity
 from autotopk.key import TuningKey
 
-Status = Literal["ok", "unsupported", "build_failed", "wrong", "crashed", "timeout", "out_of_memory", "untimed"]
-"""How a candidate's turn ended. Everything but "ok" is a recorded result that blocks the configuration."""
+Status = Literal[
+    "ok", "noisy", "unsupported", "build_failed", "wrong", "crashed", "timeout", "out_of_memory", "untimed"
+]
+"""How a candidate's turn ended. "noisy" was right but timed amid too much noise: it counts for nothing, and is taken
+again. Everything else but "ok" is a recorded result that blocks the configuration."""
 
 Stage = Literal["screen", "race"]
-"""A quick look (3 to 5 samples), or the shuffled rounds that winners are derived from."""
+"""A quick look (3 to 5 samples), or the shuffled rounds that alone make winners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class Measurement:
     ratio: float | None = None
     """Median over rounds of candidate / torch.topk; below 1 is faster."""
     margin: float | None = None
-    """Half width of the 95 % interval of `ratio`, as a fraction of it."""
+    """How far the farther end of the 95 % interval of `ratio` is, as a fraction of it."""
     adversarial_slowdown: float | None = None
     """Slowest adversarial input over random input, as a ratio of times; recorded for winners."""
     cold: bool = True

@@ -8,7 +8,7 @@ from functools import cache
 from math import inf
 from typing import Any, NamedTuple, cast, get_args
 
-from sqlalchemy import Select, delete, insert, literal, select
+from sqlalchemy import Select, and_, delete, func, insert, literal, select
 from sqlalchemy.orm import Session, aliased
 
 from autotopk.candidate import Candidate
@@ -20,6 +20,7 @@ from autotopk.tuning_db.columns import (
     BOOL,
     CONFIG,
     DEVICE,
+    MOMENT,
     NAME,
     NUMBER,
     SHAPE,
@@ -35,6 +36,7 @@ from autotopk.tuning_db.models import (
     Base,
     CandidateRow,
     DeviceRow,
+    DiscardRow,
     EnvironmentRow,
     MeasurementRow,
     RunRow,
@@ -83,7 +85,8 @@ COLUMNS: Columns = {
     "code": TEXT,
     "stage": one_of(get_args(Stage)),
     "status": one_of(get_args(Status)),
-    "measured_at": TEXT,
+    "measured_at": MOMENT,
+    "until": MOMENT,
     "samples_us": SAMPLES,
     "baseline_us": SAMPLES,
     "ratio": or_nothing(TIME),
@@ -106,6 +109,14 @@ COLUMNS: Columns = {
 
 class OddValueError(ValueError):
     """A database holds what no tuner writes."""
+
+
+class Discard(NamedTuple):
+    """What of a workload on a device counts no more, without the numbers that its database gave it."""
+
+    fingerprint: str
+    key: TuningKey
+    until: str
 
 
 class RunRecord(NamedTuple):
@@ -157,7 +168,19 @@ def insert_measurements(session: Session, run: int, measurements: Iterable[Measu
         session.execute(insert(MeasurementRow), rows)
 
 
-def select_evidence(device: str | None = None, key: TuningKey | None = None, stage: str | None = None) -> Select[Any]:
+def select_evidence(device: str | None = None, key: TuningKey | None = None) -> Select[Any]:
+    """Those of `select_measurements` that were not discarded."""
+    discarded = and_(
+        DiscardRow.device_id == RunRow.device_id,
+        DiscardRow.workload_id == MeasurementRow.workload_id,
+        DiscardRow.until >= MeasurementRow.measured_at,
+    )
+    return select_measurements(device, key).outerjoin(DiscardRow, discarded).where(DiscardRow.id.is_(None))
+
+
+def select_measurements(
+    device: str | None = None, key: TuningKey | None = None, stage: str | None = None
+) -> Select[Any]:
     """The measurements, joined with all they refer to, of one device fingerprint, key or stage if named."""
     query = (
         select(
@@ -181,11 +204,16 @@ def select_evidence(device: str | None = None, key: TuningKey | None = None, sta
     return query
 
 
-def read_evidence(
-    session: Session, device: str | None = None, key: TuningKey | None = None, stage: str | None = None
-) -> Iterator[Evidence]:
+def read_evidence(session: Session, device: str | None = None, key: TuningKey | None = None) -> Iterator[Evidence]:
     """The measurements of `select_evidence`, as they were recorded, each beside what torch.topk was."""
-    return (_evidence(row) for row in _read(session, select_evidence(device, key, stage)))
+    return (_evidence(row) for row in _read(session, select_evidence(device, key)))
+
+
+def read_measurements(
+    session: Session, device: str | None = None, key: TuningKey | None = None, stage: str | None = None
+) -> Iterator[Measurement]:
+    """Those of `select_measurements`, as they were recorded."""
+    return (_evidence(row).measurement for row in _read(session, select_measurements(device, key, stage)))
 
 
 def read_devices(session: Session) -> list[Device]:
@@ -222,10 +250,38 @@ def replace_winners(session: Session, device: str | None) -> None:
         session.execute(insert(WinnerRow).from_select(columns, row))
 
 
+def discard(session: Session, one: Discard) -> None:
+    """Discard what was measured until then; an earlier discard that reaches further stays."""
+    device = session.scalars(select(DeviceRow.id).filter_by(fingerprint=one.fingerprint)).one_or_none()
+    if device is None:
+        return
+    place = {"device_id": device, "workload_id": _row_id(session, WorkloadRow, asdict(one.key))}
+    found = session.scalars(select(DiscardRow).filter_by(**place)).one_or_none()
+    if found is None:
+        session.execute(insert(DiscardRow), [{**place, "until": one.until}])
+    else:
+        found.until = max(found.until, one.until)
+
+
+def last_measured(session: Session, fingerprint: str, key: TuningKey) -> str | None:
+    """When a workload was measured last on a device, of what counts; None where nothing does."""
+    query = select_evidence(fingerprint, key).order_by(None)
+    return session.scalar(query.with_only_columns(func.max(MeasurementRow.measured_at)))
+
+
+def read_discards(session: Session) -> list[Discard]:
+    """All of them."""
+    columns = [getattr(WorkloadRow, name) for name in _own_columns(WorkloadRow)]
+    query = select(DeviceRow.fingerprint, DiscardRow.until, *columns).join_from(DiscardRow, DeviceRow).join(WorkloadRow)
+    return [
+        Discard(row["fingerprint"], TuningKey(**_part(row, WorkloadRow)), row["until"]) for row in _read(session, query)
+    ]
+
+
 def read_runs(session: Session) -> Iterator[tuple[RunRecord, list[Measurement]]]:
     """Every run with what it measured."""
     measured = defaultdict(list)
-    for row in _read(session, select_evidence()):
+    for row in _read(session, select_measurements()):
         measured[row["run_id"]].append(_evidence(row).measurement)
     parts = (DeviceRow, EnvironmentRow, RunRow)
     query = select(RunRow.id, *_columns(*parts)).join_from(RunRow, DeviceRow).join(EnvironmentRow)
@@ -268,7 +324,7 @@ def _device(row: Mapping[str, Any]) -> Device:
 
 
 def _evidence(row: Mapping[str, Any]) -> Evidence:
-    """A row of `select_evidence`."""
+    """A row of `select_measurements`."""
     if row["k"] > row["cols"]:
         raise OddValueError(f"k is {row['k']}, more than cols, {row['cols']}")
     if row["status"] == "ok" and not (row["ratio"] and row["samples_us"] and row["baseline_us"]):

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from autotopk.device import Device
 from autotopk.errors import DatabaseError, inert
-from autotopk.files import open_regular
+from autotopk.files import make_private, open_regular
 from autotopk.key import TuningKey
 from autotopk.tuning_db import migrations, rows
 from autotopk.tuning_db.models import MeasurementRow, RunRow
@@ -61,7 +61,7 @@ class Store:
             elif read_only:
                 raise DatabaseError(f"there is no tuning database at {path}; `autotopk tune` makes one")
             else:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                make_private(path.parent)
             store = cls(path, _engine(path, read_only=read_only))
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
@@ -109,12 +109,12 @@ class Store:
     def measurements(
         self, *, device: str | None = None, key: TuningKey | None = None, stage: Stage | None = None
     ) -> list[Measurement]:
-        """What was measured, of every status, the oldest first; of one device fingerprint, key or stage if named."""
+        """All measurements, of every status, the oldest first; of one device fingerprint, key or stage if named."""
         with self._transaction(READ) as session:
-            return [one.measurement for one in rows.read_evidence(session, device, key, stage)]
+            return list(rows.read_measurements(session, device, key, stage))
 
     def evidence(self, device: str, key: TuningKey) -> list[Evidence]:
-        """What was measured for a key on a device, the oldest first, each beside what torch.topk was then."""
+        """What counts of a key on a device, the oldest first, each beside what torch.topk was then."""
         with self._transaction(READ) as session:
             return list(rows.read_evidence(session, device, key))
 
@@ -123,6 +123,17 @@ class Store:
         with self._transaction(WRITE) as session:
             rows.replace_winners(session, device)
             return rows.read_winners(session, device)
+
+    def discard(self, device: str, key: TuningKey, until: str | None = None) -> bool:
+        """Let what was measured for a key on a device count no more: until some `measured_at`, or all.
+
+        Winners are not derived again. Returns whether anything counted.
+        """
+        with self._transaction(WRITE) as session:
+            last = rows.last_measured(session, device, key)
+            if last is not None:
+                rows.discard(session, rows.Discard(device, key, until or last))
+            return last is not None
 
     def winners(self, device: str | None = None) -> list[Winner]:
         """The winners that were derived last, by device, dtype and shape."""
@@ -141,7 +152,7 @@ class Store:
         none that a tuner writes.
         """
         with Store.open(other, read_only=True) as source, source._transaction(READ) as session:
-            runs = list(rows.read_runs(session))
+            runs, discards = list(rows.read_runs(session)), rows.read_discards(session)
         with self._transaction(WRITE) as session:
             known = set(session.scalars(select(MeasurementRow.uuid)))
             added = 0
@@ -149,6 +160,8 @@ class Store:
                 if new := [one for one in measurements if one.uuid not in known]:
                     rows.insert_measurements(session, rows.run_id(session, run), new)
                     added += len(new)
+            for one in discards:
+                rows.discard(session, one)
             rows.replace_winners(session, device=None)
         return added
 

@@ -6,7 +6,7 @@ from math import hypot
 from statistics import median
 from typing import NamedTuple
 
-from autotopk.candidate import Candidate
+from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.key import TuningKey
 from autotopk.tuning_db.records import Measurement, Winner
 
@@ -27,27 +27,37 @@ def derive(evidence: Iterable[Evidence], incumbents: Iterable[Winner] = ()) -> d
     1. Measurements are judged in the order they were taken, device by device and key by key.
     2. Of a candidate only the code measured last counts: what it compiles to has changed since.
     3. A status other than "ok" discards what its candidate showed before; measured well later, it is back.
-    4. Where any candidate was raced, screening does not count.
+    4. Only races count: the few samples of a screening have no 95 % interval.
     5. Ratios are compared under one baseline alone: that of the last measurement left.
     6. Of each candidate the last measurement left counts; they rank by ratio, then by name.
-    7. The incumbent (the same candidate, whatever its code) stays unless the best is faster by 3 %, or by
+    7. Only who is faster than torch.topk by all of its own 95 % margin can win, else torch.topk does. Beside
+       others torch.topk's ratio is 1, whatever a race against itself said. Where it was not measured, nobody wins.
+    8. The incumbent (the same candidate, whatever its code) stays unless the best is faster by 3 %, or by
        their joint 95 % margin where that is wider; without an incumbent the best wins.
-    8. The runner-up is the first of the others; its gap is negative where the incumbent stays though it is slower.
+    9. The runner-up is the first of the others; its gap is negative where it was faster but could not win.
+
+    Noisy measurements do not count, and change nothing.
     """
     places: defaultdict[tuple[str, TuningKey], list[Evidence]] = defaultdict(list)
-    for one in sorted(evidence, key=_age):  # 1
+    for one in sorted((one for one in evidence if one.measurement.status != "noisy"), key=_age):  # 1
         places[one.measurement.device.fingerprint, one.measurement.key].append(one)
     held = {(winner.device.fingerprint, winner.key): winner.candidate for winner in incumbents}
 
     winners = {}
     for place, history in places.items():
-        if ranking := _rank(history):  # 2 to 6
-            best = ranking[0]
-            incumbent = next((one for one in ranking if _candidate(one) == held.get(place)), best)
-            chosen = best if _replaces(best.measurement, incumbent.measurement) else incumbent  # 7
-            runner_up = next((one for one in ranking if one is not chosen), None)  # 8
+        ranking = _rank(history)  # 2 to 6
+        if able := [one for one in ranking if can_win(one.measurement)]:  # 7
+            best = able[0]
+            incumbent = next((one for one in able if _candidate(one) == held.get(place)), best)
+            chosen = best if _replaces(best.measurement, incumbent.measurement) else incumbent  # 8
+            runner_up = next((one for one in ranking if one is not chosen), None)  # 9
             winners[chosen.measurement.uuid] = _winner(chosen, runner_up)
     return winners
+
+
+def can_win(one: Measurement) -> bool:
+    """Whether it is torch.topk's, or its whole 95 % interval lies below torch.topk's time."""
+    return one.candidate == TORCH_TOPK or _ratio(one) * (1 + (one.margin or 0.0)) < 1
 
 
 def winner_of(evidence: Evidence, runner_up: Candidate | None, gap: float | None) -> Winner:
@@ -80,8 +90,7 @@ def _rank(history: list[Evidence]) -> list[Evidence]:
             standing[_candidate(one)].append(one)
         else:
             standing[_candidate(one)].clear()  # 3
-    left = [one for turns in standing.values() for one in turns]
-    left = [one for one in left if one.measurement.stage == "race"] or left  # 4
+    left = [one for turns in standing.values() for one in turns if one.measurement.stage == "race"]  # 4
     if not left:
         return []
     baseline = max(left, key=_age).baseline
@@ -90,7 +99,9 @@ def _rank(history: list[Evidence]) -> list[Evidence]:
 
 
 def _replaces(best: Measurement, incumbent: Measurement) -> bool:
-    needed = max(REPLACE, hypot(best.margin or 0.0, incumbent.margin or 0.0))
+    needed = max(
+        REPLACE, hypot(*(0.0 if one.candidate == TORCH_TOPK else one.margin or 0.0 for one in (best, incumbent)))
+    )
     return _ratio(best) <= _ratio(incumbent) * (1 - needed)
 
 
@@ -111,6 +122,8 @@ def _age(one: Evidence) -> tuple[str, bool, str]:
 
 
 def _ratio(one: Measurement) -> float:
+    if one.candidate == TORCH_TOPK and one.status == "ok":
+        return 1.0
     if one.ratio is None:
         raise ValueError(f"measurement {one.uuid} is ok but has no ratio")
     return one.ratio

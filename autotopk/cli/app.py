@@ -5,14 +5,18 @@ import json
 import shlex
 import sys
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
+import autotopk
+from autotopk.cli import arguments
+from autotopk.cli.wording import LONGEST_LINE, counted
 from autotopk.errors import AutotopkError, MeasurementError, inert
+from autotopk.problem import DTYPE_BYTES
 
 
 class Commands(TyperGroup):
@@ -23,30 +27,85 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except AutotopkError as error:
-            typer.secho(f"error: {error}", fg="red", err=True)
+            typer.secho(f"error: {inert(error, LONGEST_LINE)}", fg="red", err=True)
             raise typer.Exit(2) from error
 
 
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
-    help="torch.topk with the kernel that was measured fastest for this device, dtype, shape and k.",
+    rich_markup_mode=None,  # importing rich takes longer than all the rest of --help
 )
 
+
+complete = arguments.completes
 Words = list[str] | None
-Tags = Annotated[Words, typer.Option("--tag", help="Named workloads: ci, seeds, serving, ...; repeatable.")]
-Rows = Annotated[Words, typer.Option("--rows", help="Rows: 1,64.")]
-Cols = Annotated[Words, typer.Option("--cols", help="Columns: 4096,8192.")]
-Ks = Annotated[Words, typer.Option("-k", "--k", help="How many of each row: 8,64.")]
-Dtypes = Annotated[Words, typer.Option("--dtype", help="Dtypes: float32,bfloat16.")]
-RunsOn = Annotated[str | None, typer.Option("--device", help="cpu, cuda or cuda:1; by default a GPU if there is one.")]
-OfDevice = Annotated[str | None, typer.Option("--device", help="cpu, cuda, or a part of a stored device: H100.")]
+Tags = Annotated[
+    Words,
+    typer.Option(
+        "--tag",
+        metavar="LIST",
+        autocompletion=complete(arguments.known_tags),
+        help="Workloads: ci, seeds, serving, ...",
+    ),
+]
+Rows = Annotated[Words, typer.Option("--rows", metavar="LIST", help="Rows: 1,64.")]
+Cols = Annotated[Words, typer.Option("--cols", metavar="LIST", help="Columns: 4096,8192.")]
+Ks = Annotated[Words, typer.Option("-k", "--k", metavar="LIST", help="How many of each row: 8,64.")]
+Dtypes = Annotated[
+    Words,
+    typer.Option(
+        "--dtype",
+        metavar="LIST",
+        autocompletion=complete(lambda: DTYPE_BYTES),
+        help="Dtypes: float32,bfloat16; by default a tag's own, else float32.",
+    ),
+]
+Strategies = Annotated[
+    Words,
+    typer.Option(
+        "--strategy",
+        metavar="LIST",
+        autocompletion=complete(arguments.known_strategies),
+        help="Only these: lane_merge,block_radix.",
+    ),
+]
+RunsOn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DEVICE",
+        autocompletion=complete(lambda: arguments.HERE),
+        help="cpu, cuda or cuda:1; by default a GPU if there is one.",
+    ),
+]
+OfDevice = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DEVICE",
+        autocompletion=complete(arguments.known_devices),
+        help="cpu, cuda, or a part of a stored device: H100.",
+    ),
+]
 Database = Annotated[
     Path | None, typer.Option("--db", help="Tuning database, with its winners beside it; by default the user's.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"autotopk {autotopk.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main_options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """torch.topk with the kernel that was measured fastest for this device, dtype, shape and k."""
 
 
 @app.command()
@@ -57,28 +116,33 @@ def tune(
     k: Ks = None,
     dtype: Dtypes = None,
     effort: Annotated[Literal["quick", "full", "oracle"], typer.Option(help="How much to measure.")] = "quick",
-    budget: Annotated[float | None, typer.Option(min=0, help="Seconds to stop after.")] = None,
-    strategy: Annotated[Words, typer.Option("--strategy", help="Only these: lane_merge,block_radix.")] = None,
+    budget: Annotated[float | None, typer.Option(help="Seconds to stop after.")] = None,
+    strategy: Strategies = None,
+    force: Annotated[bool, typer.Option("--force", help="Measure anew what was measured before.")] = False,
     device: RunsOn = None,
     db: Database = None,
     from_misses: Annotated[
         Path | None, typer.Option(help="Tune the problems that AUTOTOPK_MISSES=FILE recorded.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Measure what is fastest here and publish it to `autotopk.topk`; by default tag seeds (GPU) or ci (CPU)."""
+    """Measure what is fastest here, and publish it.
+
+    By default tag seeds on a GPU, ci on a CPU; `autotopk.topk` serves what is published.
+    """
     from autotopk import settings
-    from autotopk.cli import arguments
     from autotopk.cli.progress_bar import ProgressBar
     from autotopk.cli.tables import console, tune_report
     from autotopk.device import device_of
     from autotopk.tuning.tuner import tune as run
 
-    place = arguments.torch_device(device)
     workloads = arguments.workloads(tag or (), rows or (), cols or (), k or (), dtype or ())
+    budget = arguments.seconds("--budget", budget)
+    strategies = arguments.strategies(strategy or ())
+    place = arguments.torch_device(device)
     if from_misses:
         workloads = list(dict.fromkeys([*workloads, *arguments.missed(from_misses, device_of(place))]))
     workloads = workloads or arguments.usual(place)
-    strategies = arguments.strategies(strategy or ())
     if place.type == "cpu":
         typer.echo("no GPU in use: tuning torch's CPU operators", err=True)
     with ProgressBar(console(stderr=True)) as bar:
@@ -89,15 +153,45 @@ def tune(
             budget_s=budget,
             device=place,
             strategies=strategies,
+            force=force,
             on_event=bar.tuner_event,
         )
-    out = console()
-    for part in tune_report(report):
-        out.print(part, soft_wrap=isinstance(part, str))
+    if as_json:
+        _print_json(_plain(report) | {"counts": report.counts()})
+    else:
+        out = console()
+        for part in tune_report(report):
+            out.print(part)
     if report.outcome == "interrupted":
         raise typer.Exit(130)
     if any(result.outcome == "failed" for result in report.results):
         raise typer.Exit(1)
+
+
+@app.command()
+def drop(
+    rows: Rows = None,
+    cols: Cols = None,
+    k: Ks = None,
+    dtype: Dtypes = None,
+    order: Annotated[Literal["sorted", "any"] | None, typer.Option(help="Of one order; by default of both.")] = None,
+    device: OfDevice = None,
+    db: Database = None,
+) -> None:
+    """Drop the winners of some shapes until they are tuned again.
+
+    What was measured for them is kept, but counts no more.
+    """
+    from autotopk.cli import transfer
+
+    workloads = arguments.workloads((), rows or (), cols or (), k or (), dtype or ())
+    if not workloads:
+        raise arguments.SelectionError("--rows, --cols and -k say whose winners to drop")
+    keys = [one.key for one in workloads if order is None or one.sorted == (order == "sorted")]
+    dropped, published = transfer.drop(keys, device, db)
+    for key in dropped:
+        typer.echo(f"dropped {key}")
+    typer.echo(f"published to {published}")
 
 
 @app.command()
@@ -107,7 +201,7 @@ def show(
     everything: Annotated[bool, typer.Option("--all", help="Every measurement with its status.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the winners, or with --all everything that was measured."""
+    """List the winners, or everything that was measured."""
     from autotopk.cli import transfer
     from autotopk.cli.tables import console, measurements_table, winners_tables
 
@@ -137,9 +231,11 @@ def explain(
     device: OfDevice = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what would run for a problem, by which step of the order of choice, and why not something else."""
-    from autotopk import explain_problem
-    from autotopk.cli import arguments, transfer
+    """Say what would run for a problem, and why.
+
+    By which step of the order of choice, and why not something else.
+    """
+    from autotopk.cli import transfer
     from autotopk.problem import Problem
 
     place = arguments.device_named(device, transfer.known_devices())
@@ -147,37 +243,45 @@ def explain(
         problem = Problem.contiguous(rows, cols, k, dtype, place.type, largest=not smallest, sorted=not unsorted)
     except ValueError as error:
         raise arguments.SelectionError(str(error)) from error
-    explanation = explain_problem(problem, place)
+    arguments.check_size(rows, cols, dtype)
+    explanation = autotopk.explain_problem(problem, place)
     if as_json:
         _print_json(explanation.to_dict())
-    else:
-        typer.echo(f"{explanation}\n  device {place.fingerprint}")
+        return
+    for line in f"{explanation}\n  device {place.fingerprint}".splitlines():
+        typer.echo(inert(line, LONGEST_LINE))
+    if place not in arguments.devices_here():
+        typer.echo("  which is not here: what can be built follows the compilers and the kernel cache of this machine")
 
 
 @app.command()
 def export(
     path: Annotated[Path, typer.Argument(metavar="WINNERS.sqlite")], db: Database = None, device: OfDevice = None
 ) -> None:
-    """Write the winners as a file to deploy, with a readable twin and a checksum."""
+    """Write the winners as a file to deploy.
+
+    With a readable twin and a checksum beside it.
+    """
     from autotopk.cli import transfer
-    from autotopk.cli.tables import console
 
     winners, source = transfer.winners(db, device)
     files = transfer.export(winners, path)
-    out = console()
-    out.print(f"{len(winners)} winners from {source}:", soft_wrap=True, markup=False)
+    typer.echo(f"{counted(len(winners), 'winner')} from {source}:")
     for file in files:
-        out.print(f"  {file}", soft_wrap=True, markup=False)
-    out.print(f"deploy: copy {path.name} and set AUTOTOPK_DB={path.absolute()}", soft_wrap=True, markup=False)
+        typer.echo(f"  {file}")
+    typer.echo(f"deploy: copy {path.name} and set AUTOTOPK_DB={path.absolute()}")
 
 
 @app.command("import")
 def import_(path: Annotated[Path, typer.Argument(metavar="OTHER.sqlite")], db: Database = None) -> None:
-    """Add the measurements of another machine's tuning database, and publish the winners again."""
+    """Add the measurements of another tuning database.
+
+    And publish the winners of all measurements.
+    """
     from autotopk.cli import transfer
 
     new, winners, published = transfer.import_measurements(path, db)
-    typer.echo(f"{new} new measurements; {len(winners)} winners of all devices together")
+    typer.echo(f"{counted(new, 'new measurement')}; {counted(len(winners), 'winner')} of all devices together")
     typer.echo(f"published to {published}")
 
 
@@ -191,20 +295,19 @@ def bench(
     json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the rows there.")] = None,
     device: RunsOn = None,
 ) -> None:
-    """Time and check `autotopk.topk` beside torch.topk, sorted and in any order."""
-    from rich.markup import escape
+    """Time and check `autotopk.topk` beside torch.topk.
 
-    from autotopk.cli import arguments
+    Sorted, and in any order.
+    """
     from autotopk.cli.bench import bench as measure
     from autotopk.cli.bench import document
     from autotopk.cli.progress_bar import ProgressBar
     from autotopk.cli.tables import bench_summary, bench_table, console
 
-    place = arguments.torch_device(device)
     workloads = arguments.workloads(tag or (), rows or (), cols or (), k or (), dtype or ())
+    json_path = arguments.writable("--json", json_path)
+    place = arguments.torch_device(device)
     workloads = workloads or arguments.usual(place)
-    if json_path and not json_path.parent.is_dir():
-        raise arguments.SelectionError(f"--json {json_path}: there is no folder {json_path.parent}")
     measured, failed = [], False
     with ProgressBar(console(stderr=True)) as bar:
         for index, workload in enumerate(workloads):
@@ -213,39 +316,56 @@ def bench(
                 measured.append(measure(workload, place))
             except MeasurementError as error:
                 failed = True
-                bar.line(f"[red]{workload}: {escape(inert(error))}[/]")
-    if json_path:
-        told = document(measured, place, shlex.join(["autotopk", *sys.argv[1:]]))
-        json_path.write_text(json.dumps(told, indent=2) + "\n")
+                bar.line(f"{workload}: {inert(error)}", style="red")
     out = console()
-    out.print(bench_table(measured))
+    if measured:
+        out.print(bench_table(measured))
     for line in bench_summary(measured):
         out.print(line)
+    if json_path:
+        told = document(measured, place, shlex.join(["autotopk", *sys.argv[1:]]))
+        try:
+            json_path.write_text(json.dumps(told, indent=2) + "\n")
+        except OSError as error:
+            raise arguments.SelectionError(f"--json {json_path}: {error}") from error
     if failed or not all(row.exact for row in measured):
         raise typer.Exit(1)
 
 
 @app.command()
-def doctor() -> None:
-    """Say what is installed, able, deployed and stale, and what is broken (exit code 1)."""
+def doctor(as_json: AsJson = False) -> None:
+    """Say what is installed, able, deployed and broken.
+
+    Exit code 1 where something is broken.
+    """
     from autotopk.cli.doctor import examine
     from autotopk.cli.tables import console, finding_lines
 
     findings = list(examine())
-    out = console()
-    for line in finding_lines(findings):
-        out.print(line, soft_wrap=True)
+    if as_json:
+        _print_json(findings)
+    else:
+        out = console()
+        for line in finding_lines(findings):
+            out.print(line)
     if any(finding.level == "broken" for finding in findings):
         raise typer.Exit(1)
 
 
 def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2))
+    typer.echo(json.dumps(value, indent=2, default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no form of: records as objects, sets as sorted lists, paths as texts."""
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return sorted(value) if isinstance(value, frozenset) else str(value)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     """A warning of ours without the line of code that gave it."""
-    typer.secho(f"warning: {message}", fg="yellow", err=True)
+    typer.secho(f"warning: {inert(message, LONGEST_LINE)}", fg="yellow", err=True)
 
 
 def main() -> None:

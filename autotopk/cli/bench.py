@@ -16,6 +16,7 @@ from torch import topk as torch_topk
 
 import autotopk
 from autotopk.device import device_of
+from autotopk.errors import MeasurementError
 from autotopk.oracle import inputs
 from autotopk.oracle.reference import problems_with
 from autotopk.tuning import timing
@@ -79,7 +80,14 @@ class Summary:
 
 
 def bench(workload: Workload, device: torch.device) -> Row:
-    """Time and check one workload."""
+    """Time and check one workload. Raises MeasurementError where memory is short or a kernel cannot be launched."""
+    try:
+        return _row(workload, device)
+    except (RuntimeError, MemoryError) as error:
+        raise MeasurementError(str(error).strip().partition("\n")[0] or type(error).__name__) from error
+
+
+def _row(workload: Workload, device: torch.device) -> Row:
     problem = workload.problem(device.type)
     ours: timing.Run = partial(autotopk.topk, k=workload.k, sorted=workload.sorted)
     torchs: timing.Run = partial(torch_topk, k=workload.k, sorted=workload.sorted)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import shutil
 import warnings
 from collections import Counter
@@ -12,10 +13,12 @@ from typing import Literal
 
 import torch
 
-from autotopk import registry, settings
+from autotopk import __version__, kernel_cache, registry, settings
+from autotopk.cli.arguments import devices_here
+from autotopk.cli.wording import counted
 from autotopk.compilers import nvcc
 from autotopk.compilers.tilelang import reasons_unbuildable
-from autotopk.device import Device, cpu_device, cuda_device
+from autotopk.device import Device
 from autotopk.errors import ArtifactError, AutotopkError, AutotopkWarning, DatabaseError
 from autotopk.kernel import distribution_version
 from autotopk.runtime.winners import is_current, layers
@@ -26,6 +29,10 @@ from autotopk.workloads import tagged
 
 Level = Literal["ok", "note", "warning", "broken"]
 """A note needs nothing done, a warning costs speed, something broken needs a hand."""
+
+TESTED = {"torch": ("2.10", "2.13"), "triton": ("3.6", "3.7"), "tilelang": ("0.1.15", "0.1.15")}
+"""Oldest and newest release that the tests were run with; the oldest is the bound in pyproject.toml, which has no upper
+ones: they would keep autotopk out of environments that need a newer torch for something else."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class Finding:
 
 def examine() -> Iterator[Finding]:
     """Every finding, in the order in which they are read best. Never raises for what it finds."""
-    devices = [cpu_device(), *(cuda_device(index) for index in range(torch.cuda.device_count()))]
+    devices = devices_here()
     yield from _software()
     yield from _devices(devices)
     yield from _strategies(devices)
@@ -49,13 +56,11 @@ def examine() -> Iterator[Finding]:
 
 def _software() -> Iterator[Finding]:
     section = "software"
-    yield Finding(section, "ok", f"autotopk {distribution_version('autotopk')}, torch {torch.__version__}")
-    for compiler in ("triton", "tilelang"):
-        version = distribution_version(compiler)
-        absent = version == "absent"
-        yield Finding(section, "note" if absent else "ok", f"{compiler} {version}")
+    yield Finding(section, "ok", f"autotopk {__version__}")
+    for name in TESTED:
+        yield _version(name, str(torch.__version__) if name == "torch" else distribution_version(name))
     for tool, path, purpose in (
-        ("nvcc", nvcc.find(), "compiles TileLang kernels"),
+        ("nvcc", nvcc.find(), "compiles the kernels of TileLang and of CUDA C++"),
         ("cc", shutil.which("cc"), "builds the C launcher"),
     ):
         yield Finding(section, "ok" if path else "note", f"{tool}: {path or f'not found ({purpose})'}")
@@ -63,6 +68,23 @@ def _software() -> Iterator[Finding]:
         yield Finding(section, "note", f"TileLang kernels cannot be compiled here: {reason}")
     built = importlib.util.find_spec("autotopk.runtime._launcher") is not None
     yield Finding(section, "ok" if built else "note", f"C launcher extension {'built' if built else 'not built'}")
+
+
+def _version(name: str, version: str) -> Finding:
+    """A release against those that were tested."""
+    oldest, newest = TESTED[name]
+    if version == "absent":
+        return Finding("software", "note", f"{name} is not installed")
+    if _release(version, newest) > _release(newest, newest):
+        return Finding("software", "note", f"{name} {version} is newer than the newest tested, {newest}")
+    if _release(version, oldest) < _release(oldest, oldest):
+        return Finding("software", "warning", f"{name} {version} is older than the oldest supported, {oldest}")
+    return Finding("software", "ok", f"{name} {version}")
+
+
+def _release(version: str, like: str) -> list[int]:
+    """The numbers of a version, as many as another one has."""
+    return [int(number) for number in re.findall("[0-9]+", version)[: like.count(".") + 1]]
 
 
 def _devices(devices: list[Device]) -> Iterator[Finding]:
@@ -101,9 +123,8 @@ def _ability(strategy: Strategy, device: Device) -> Finding:
 def _winners(devices: list[Device]) -> Iterator[Finding]:
     for layer, path in layers():
         if path is None:
-            yield Finding(
-                "winners", "note", f"{layer}: {'off (AUTOTOPK_SHIPPED=0)' if layer == 'shipped' else 'not set'}"
-            )
+            off = f"off (AUTOTOPK_SHIPPED={os.environ.get('AUTOTOPK_SHIPPED')})"
+            yield Finding("winners", "note", f"{layer}: {off if layer == 'shipped' else 'not set'}")
         elif not os.path.exists(path) and layer != "AUTOTOPK_DB":
             yield Finding("winners", "note", f"{layer}: none at {path}")
         else:
@@ -118,13 +139,13 @@ def _layer(layer: str, path: Path, devices: list[Device]) -> Finding:
     winners = found.winners()
     here = {device.fingerprint for device in devices}
     ours = [winner for winner in winners if winner.device.fingerprint in here]
-    text = f"{layer}: {path}: {len(winners)} winners, {len(ours)} for the devices here"
+    text = f"{layer}: {path}: {counted(len(winners), 'winner')}, {len(ours) or 'none'} for the devices here"
     if troubles := Counter(filter(None, map(_trouble, ours))):
         text += "; " + ", ".join(f"{count} {trouble}" for trouble, count in troubles.items())
         return Finding("winners", "warning", text + "; `autotopk tune` measures them again")
     if found.loss:
         return Finding("winners", "warning", f"{text}; {found.loss}")
-    return Finding("winners", "ok", text)
+    return Finding("winners", "ok" if ours else "note", text)
 
 
 def _trouble(winner: Winner) -> str | None:
@@ -144,6 +165,8 @@ def _storage() -> Iterator[Finding]:
         yield Finding("storage", "ok", f"cache folder {folder} is writable")
     else:
         yield Finding("storage", "warning", f"cache folder {folder} is not writable: every process compiles again")
+    for reason in kernel_cache.reasons_untrusted(settings.kernel_dir()):
+        yield Finding("storage", "warning", f"compiled kernels are not loaded: {reason}, {kernel_cache.OR}")
 
 
 def _database(path: Path) -> Finding:
@@ -153,8 +176,9 @@ def _database(path: Path) -> Finding:
 
     try:
         with Store.open(path, read_only=True) as store:
-            devices, measurements, winners = store.devices(), len(store.measurements()), len(store.winners())
+            devices, measurements, winners = len(store.devices()), len(store.measurements()), len(store.winners())
     except DatabaseError as error:
         return Finding("storage", "broken", f"tuning database {path}: {error}")
-    text = f"tuning database {path}: {measurements} measurements, {winners} winners; devices: {len(devices)}"
+    counts = ", ".join([counted(measurements, "measurement"), counted(winners, "winner"), counted(devices, "device")])
+    text = f"tuning database {path}: {counts}"
     return Finding("storage", "ok", text)

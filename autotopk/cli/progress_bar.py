@@ -5,10 +5,10 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from autotopk.cli.tables import short, times_faster
+from autotopk.cli.tables import KEPT, is_torch_topk, short, times_faster
+from autotopk.cli.wording import LONGEST_LINE, counted
 from autotopk.errors import inert
 from autotopk.tuning.events import (
     CandidateMeasured,
@@ -48,9 +48,9 @@ class ProgressBar:
     ) -> None:
         self._progress.stop()
 
-    def line(self, text: str) -> None:
-        """Print a line above the bar."""
-        self.console.print(text, soft_wrap=True)
+    def line(self, text: str, style: str = "") -> None:
+        """Print a line above the bar, or where there is no terminal alone."""
+        self.console.print(inert(text, LONGEST_LINE), style=style, markup=False, soft_wrap=True)
 
     def step(self, description: str, done: int, total: int) -> None:
         """Move the bar."""
@@ -61,9 +61,9 @@ class ProgressBar:
         match event:
             case TuneStarted():
                 budget = "" if event.budget_s is None else f", within {_duration(event.budget_s)}"
-                self.line(f"tuning {event.workloads} workloads on {escape(inert(event.device.fingerprint))}{budget}")
+                self.line(f"tuning {counted(event.workloads, 'workload')} on {inert(event.device.fingerprint)}{budget}")
                 for strategy, reasons in event.unbuildable.items():
-                    self.line(escape(f"{strategy} steps aside, but for kernels compiled before: {'; '.join(reasons)}"))
+                    self.line(f"{strategy} steps aside, but for kernels compiled before: {'; '.join(reasons)}")
                 self._progress.update(self._task, total=event.workloads)
             case WorkloadStarted():
                 self._index, self._new = event.index, max(1, event.new)
@@ -74,19 +74,22 @@ class ProgressBar:
                 total = self._progress.tasks[self._task].total or 0
                 eta = f"about {_duration(event.eta_s)} left" if event.eta_s else ""
                 self._progress.update(self._task, completed=event.index + 1, eta=eta)
-                self.line(f"{escape(f'[{event.index + 1}/{total:.0f}]')} {_told(event.result)}" + (eta and f"; {eta}"))
+                self.line(f"[{event.index + 1}/{total:.0f}] {_told(event.result)}" + (eta and f"; {eta}"))
 
 
 def _told(result: WorkloadResult) -> str:
     """A workload's result in one line."""
     parts = [f"{result.workload}: {result.outcome}"]
     if winner := result.winner:
-        parts.append(f"{short(winner.candidate)} {winner.time_us:.1f} us, {times_faster(winner.ratio)}")
+        if is_torch_topk(winner.candidate):
+            parts.append(f"{KEPT}, {winner.time_us:.1f} us")
+        else:
+            parts.append(f"{short(winner.candidate)} {winner.time_us:.1f} us, {times_faster(winner.ratio)}")
     if tried := sum((result.measured or {}).values()):
         parts.append(f"{tried} tried in {_duration(result.seconds)}")
     if result.error:
         parts.append(inert(result.error))
-    return escape(", ".join(parts))
+    return ", ".join(parts)
 
 
 def _duration(seconds: float) -> str:

@@ -6,24 +6,43 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich import box
 from rich.console import Console, RenderableType
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from autotopk.candidate import Candidate
 from autotopk.cli.bench import Row, summaries
 from autotopk.cli.doctor import Finding
+from autotopk.cli.wording import LONGEST_LINE, counted
 from autotopk.errors import inert
 from autotopk.tuning.events import TuneReport
 from autotopk.tuning_db.records import Measurement, Winner
 
-PLAIN_WIDTH = 120
-"""Columns of a table that goes to a file or a pipe."""
+PLAIN_WIDTH = 10_000
+"""Columns of a file or a pipe, more than any table needs."""
+
+LEAST_WIDTH = 80
+"""Columns that tables are made for even on narrower terminals."""
+
+LONGEST_WORD = 40
+"""Columns of a table's longest word that is not broken on a narrow terminal; only paths and errors have longer ones."""
+
+KEPT = "kept torch.topk: nothing was faster"
+
+UNMEASURED = frozenset({"failed", "unclear"})
+"""Outcomes of workloads that have no winner, but an error that says why."""
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Standard output or standard error; as wide as the terminal, else 120 columns."""
+    """Standard output or standard error: lines are printed as they are, and tables fold on terminals alone.
+
+    What is still too wide for a terminal is left for it to wrap: nothing is cut.
+    """
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, width=None if stream.isatty() else PLAIN_WIDTH, highlight=False, emoji=False)
+    width = None if stream.isatty() else PLAIN_WIDTH
+    made = Console(file=stream, width=width, highlight=False, emoji=False, markup=False, soft_wrap=True)
+    if not stderr:  # where the progress bar is, which must fit
+        made.width = max(made.width, LEAST_WIDTH)
+    return made
 
 
 def times_faster(ratio: float) -> str:
@@ -34,8 +53,13 @@ def times_faster(ratio: float) -> str:
 
 
 def short(candidate: Candidate) -> str:
-    """A strategy and its knobs as words: `torch_fallback chunk=512 method=chunked`."""
-    return f"{candidate.strategy} {_knobs(candidate)}"
+    """A strategy and its knobs as words: `torch_fallback chunk=512 method=chunked`; or torch.topk itself."""
+    return "torch.topk" if is_torch_topk(candidate) else f"{candidate.strategy} {_knobs(candidate)}"
+
+
+def is_torch_topk(candidate: Candidate) -> bool:
+    """Whether it is torch.topk as it stands."""
+    return candidate.strategy == "torch_fallback" and "method=topk" in _knobs(candidate).split()
 
 
 def _knobs(candidate: Candidate) -> str:
@@ -55,13 +79,13 @@ def tune_report(report: TuneReport) -> Iterator[RenderableType]:
     if winners := [result.winner for result in report.results if result.winner]:
         yield from winners_tables(winners, "winners")
     for result in report.results:
-        if result.outcome == "failed":
-            yield f"[red]{result.workload}: {escape(inert(result.error or 'failed'))}[/]"
+        if result.outcome in UNMEASURED:
+            yield Text(inert(f"{result.workload}: {result.error or result.outcome}"), style="red")
     counts = ", ".join(f"{count} {status}" for status, count in report.counts().items()) or "nothing new to measure"
     yield f"{report.outcome} after {report.elapsed_s:.0f} s: {counts}"
-    yield escape(f"winners published to {report.winners_path}, measurements recorded in {report.store_path}")
+    yield f"winners published to {report.winners_path}, measurements recorded in {report.store_path}"
     if open_ := sum(result.outcome in ("partial", "skipped") for result in report.results):
-        yield f"{open_} workloads are not done; the same command again goes on from here"
+        yield f"{counted(open_, 'workload')} not done yet; the same command again goes on from here"
 
 
 def winners_tables(winners: Iterable[Winner], source: str) -> Iterator[Table]:
@@ -75,63 +99,65 @@ def winners_tables(winners: Iterable[Winner], source: str) -> Iterator[Table]:
 
 def winners_table(winners: Iterable[Winner], title: str) -> Table:
     """Which candidate won each workload, against torch.topk and against the second."""
-    table = _table(title, "workload!", "winner", "us>", "against torch.topk>", "runner-up", "gap>")
-    for winner in winners:
-        table.add_row(
+    rows = [
+        (
             str(winner.key),
-            escape(short(winner.candidate)),
+            KEPT if (kept := is_torch_topk(winner.candidate)) else short(winner.candidate),
             f"{winner.time_us:.1f}",
-            times_faster(winner.ratio),
-            escape(_runner_up(winner)),
+            "" if kept else times_faster(winner.ratio),
+            _runner_up(winner),
             "" if winner.gap is None else f"{winner.gap:.1%}",
         )
-    return table
+        for winner in winners
+    ]
+    return _table(title, ("workload", "winner", "us>", "against torch.topk>", "runner-up", "gap>"), rows)
 
 
 def measurements_table(measurements: Iterable[Measurement], title: str) -> Table:
     """Everything that was tried, with how its turn ended."""
-    table = _table(
-        title, "workload!", "candidate", "stage", "status", "us>", "torch us>", "ratio>", "measured (UTC)", "error"
-    )
-    for measurement in measurements:
-        ok = measurement.status == "ok"
-        table.add_row(
+    rows = [
+        (
             str(measurement.key),
-            escape(short(measurement.candidate)),
+            short(measurement.candidate),
             measurement.stage,
-            measurement.status if ok else f"[red]{measurement.status}[/]",
+            measurement.status if measurement.status == "ok" else Text(measurement.status, style="red"),
             _median(measurement.samples_us),
             _median(measurement.baseline_us),
             "" if measurement.ratio is None else f"{measurement.ratio:.3f}",
-            escape(measurement.measured_at[:16].replace("T", " ")),
-            escape(inert(measurement.error or "")),
+            measurement.measured_at[:16].replace("T", " "),
+            measurement.error or "",
         )
-    return table
+        for measurement in measurements
+    ]
+    headings = "workload", "candidate", "stage", "status", "us>", "torch us>", "ratio>", "measured (UTC)", "error"
+    return _table(title, headings, rows)
 
 
-def bench_table(rows: Sequence[Row]) -> Table:
+def bench_table(measured: Sequence[Row]) -> Table:
     """What a call costs, ours beside torch.topk's: on the GPU, where there is one, and on the host."""
-    gpu = any(row.gpu_us is not None for row in rows)
+    gpu = any(row.gpu_us is not None for row in measured)
     times = (*(("GPU us>", "torch>", "ratio>") if gpu else ()), "host us>", "torch>", "ratio>")
-    table = _table("autotopk.topk beside torch.topk", "shape!", "order", "strategy", *times, "exact")
-    if warm := [row for row in rows if row.gpu_us is not None and not row.cold]:
-        table.caption = f"* {len(warm)} whose inputs stay in L2 from call to call"
-    for row in rows:
-        of_gpu = (_us(row.gpu_us), _us(row.torch_gpu_us), _ratio(row.gpu_ratio)) if gpu else ()
-        table.add_row(
+    warm = [row for row in measured if row.gpu_us is not None and not row.cold]
+    rows = [
+        (
             f"{row.rows}x{row.cols} k={row.k} {row.dtype}" + ("*" if row in warm else ""),
             "sorted" if row.sorted else "any",
-            escape(f"{row.strategy} {config_words(row.config)}"),
-            *of_gpu,
+            f"{row.strategy} {config_words(row.config)}",
+            *((_us(row.gpu_us), _us(row.torch_gpu_us), _ratio(row.gpu_ratio)) if gpu else ()),
             _us(row.host_us),
             _us(row.torch_host_us),
             _ratio(row.host_ratio),
-            "yes" if row.exact else "[red]NO[/]",
+            "yes" if row.exact else Text("NO", style="red"),
         )
+        for row in measured
+    ]
+    table = _table("autotopk.topk beside torch.topk", ("shape", "order", "strategy", *times, "exact"), rows)
+    if warm:
+        table.caption = f"* {len(warm)} whose inputs stay in L2 from call to call"
     return table
 
 
-def bench_summary(rows: Sequence[Row]) -> Iterator[str]:
+def bench_summary(rows: Sequence[Row]) -> Iterator[RenderableType]:
     """Geometric mean and worst ratio, and every wrong result."""
     for summary in summaries(rows):
         order = "sorted" if summary.sorted else "any order"
@@ -141,30 +167,40 @@ def bench_summary(rows: Sequence[Row]) -> Iterator[str]:
         )
     for row in rows:
         for problem in row.problems:
-            yield f"[red]{row.rows}x{row.cols} k={row.k} {row.dtype}: {escape(inert(problem))}[/]"
+            yield Text(inert(f"{row.rows}x{row.cols} k={row.k} {row.dtype}: {problem}"), style="red")
 
 
-MARKS = {"ok": "[green]ok[/]      ", "note": "note    ", "warning": "[yellow]warning[/] ", "broken": "[red]broken[/]  "}
+STYLES = {"ok": "green", "note": "", "warning": "yellow", "broken": "red"}
 
 
-def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
+def finding_lines(findings: Iterable[Finding]) -> Iterator[Text]:
     """The findings of `autotopk doctor` under the headings of their sections."""
     section = None
     for finding in findings:
         if finding.section != section:
             section = finding.section
-            yield f"[bold]{section}[/]"
-        yield f"  {MARKS[finding.level]}{escape(inert(finding.text, 1000))}"
+            yield Text(section, style="bold")
+        yield Text.assemble("  ", (f"{finding.level:8}", STYLES[finding.level]), inert(finding.text, LONGEST_LINE))
 
 
-def _table(title: str, *headings: str) -> Table:
-    """A table with those columns; "heading>" is aligned to the right, "heading!" to the left, and neither folds."""
+def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
+    """A table of those rows that folds between words alone; the column of "heading>" is aligned to the right."""
     table = Table(
-        title=escape(title), title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+        title=Text(inert(title), style="italic"),
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
     )
-    for heading in headings:
-        right = heading.endswith(">")
-        table.add_column(heading.rstrip(">!"), justify="right" if right else "left", no_wrap=heading[-1] in ">!")
+    cells = [[Text(inert(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    for at, heading in enumerate(headings):
+        name = heading.rstrip(">")
+        words = [word for text in (name, *(row[at].plain for row in cells)) for word in text.split()]
+        longest = min(LONGEST_WORD, max(map(len, words)))
+        table.add_column(name, justify="right" if name != heading else "left", min_width=longest)
+    for row in cells:
+        table.add_row(*row)
     return table
 
 

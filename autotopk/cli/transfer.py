@@ -1,15 +1,15 @@
 """Winners on their way between files: where they are found, exported to and imported from."""
 
 import os
-import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from autotopk import settings
-from autotopk.cli.arguments import device_named
+from autotopk.cli.arguments import SelectionError, device_named
 from autotopk.device import Device
-from autotopk.errors import ArtifactError, AutotopkWarning, DatabaseError
+from autotopk.errors import ArtifactError, DatabaseError, inert, warn
+from autotopk.key import TuningKey
 from autotopk.runtime.state import default
 from autotopk.runtime.winners import layers
 from autotopk.tuning_db import artifact, ownership
@@ -90,6 +90,32 @@ def import_measurements(other: Path, database: Path | None) -> tuple[int, list[W
     return new, found, published
 
 
+def drop(keys: Sequence[TuningKey], device: str | None, database: Path | None) -> tuple[list[TuningKey], Path]:
+    """Let what was measured for keys on a device count no more, and publish the winners that are left.
+
+    Returns the keys for which anything counted, and where the winners are. Raises DatabaseError, ArtifactError, and
+    SelectionError where nothing counted.
+    """
+    from autotopk.tuning_db.store import Store
+
+    path = database or settings.database_path()
+    if not path.exists():
+        raise DatabaseError(f"there is no tuning database at {path}; `autotopk tune` makes one")
+    with Store.open(path) as store:
+        published = settings.published_path(store.path)
+        artifact.refuse_to_overwrite(published)
+        fingerprint = device_named(device, store.devices()).fingerprint
+        dropped = [key for key in keys if store.discard(fingerprint, key)]
+        if not dropped:
+            told = ", ".join(map(str, keys))
+            raise SelectionError(f"nothing that counts was measured for {inert(told)} on {inert(fingerprint)}")
+        store.derive_winners(fingerprint)
+        found = store.winners()
+    artifact.publish(found, published)
+    default.reload()
+    return dropped, published
+
+
 def _read(path: Path) -> list[Winner]:
     """The winners of a tuning database, or of an artifact."""
     from autotopk.tuning_db.store import Store
@@ -97,7 +123,7 @@ def _read(path: Path) -> list[Winner]:
     if ownership.is_winners_file(path):
         found = artifact.contents(path)
         if found.loss:
-            warnings.warn(f"{path}: {found.loss}", AutotopkWarning, stacklevel=2)
+            warn(f"{path}: {found.loss}")
         return list(found.winners())
     with Store.open(path, read_only=True) as store:
         return store.winners()

@@ -6,12 +6,12 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from autotopk.errors import BuildError
+from autotopk.files import scratch_folder
 
 FLAGS = ("-std=c++17", "-O3", "-w", "-Xptxas=-v", "-cubin")
 """What the machine code depends on beside the source and the architecture; -v prints registers and spills."""
@@ -22,7 +22,8 @@ SWITCHES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 TIMEOUT_S = 100.0
 """Longest run of nvcc, in seconds."""
 
-HELP = "install autotopk[nvcc], or a CUDA toolkit that CUDA_HOME or PATH leads to"
+INSTALL = 'pip install "cuda-toolkit[cccl,crt,cudart,nvcc,nvvm]>=13"'
+"""From any folder; the extra `nvcc` in pyproject.toml."""
 
 
 class Compiled(NamedTuple):
@@ -61,10 +62,10 @@ def reasons_missing() -> list[str]:
     """What prevents nvcc from running, each with what to install; empty where it can run."""
     reasons = []
     if find() is None:
-        reasons.append(f"nvcc is not found: {HELP}")
+        reasons.append(f"nvcc is not found ({INSTALL}, or let CUDA_HOME or PATH lead to one)")
     named = any("ccbin" in os.environ.get(variable, "") for variable in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"))
     if not (named or os.environ.get("NVCC_CCBIN") or shutil.which("g++")):
-        reasons.append("nvcc needs a host compiler: install g++")
+        reasons.append("g++ is not found (apt-get install g++)")
     return reasons
 
 
@@ -88,8 +89,7 @@ def compile(text: str, arch: int, symbol: str, include_dirs: Sequence[Path] = ()
     if reasons := reasons_missing():
         raise BuildError("; ".join(reasons))
     name = architecture(arch)
-    with tempfile.TemporaryDirectory(prefix="autotopk-nvcc-", ignore_cleanup_errors=True) as scratch:
-        folder = Path(scratch)
+    with scratch_folder("nvcc") as folder:
         (folder / "kernel.cu").write_text(text)
         target = f"arch=compute_{name},code=sm_{name}"
         includes = [f"-I{path}" for path in include_dirs]

@@ -3,7 +3,6 @@
 import importlib
 import os
 import re
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaText
 from autotopk.compilers.device_code import check_imports, device_digest
 from autotopk.errors import BuildError
+from autotopk.files import scratch_folder
 from autotopk.kernel import (
     Kernel,
     KernelSource,
@@ -31,6 +31,8 @@ PASSES = {
     "tl.disable_safe_memory_legalize": True,
 }
 """Kernels place their own barriers and check their own bounds; buffers that other blocks read must not be merged."""
+
+INSTALL = 'pip install "tilelang>=0.1.15"'
 
 _environment = threading.Lock()
 _KINDS: dict[str, ParameterKind] = {"handle": "pointer", "int32": "int32", "int64": "int64"}
@@ -64,7 +66,7 @@ class TileLangSource(KernelSource):
         own = path.with_stem(f"{path.stem}-{version}")
         if version != "absent":
             return own
-        return max(path.parent.glob(f"{path.stem}-*.kernel"), default=own)
+        return max(path.parent.glob(f"{path.stem}-*{path.suffix}"), default=own)
 
     def generate(self, arch: int) -> CudaText:
         """CUDA source for a compute capability; needs no nvcc. Any failure inside TileLang becomes a BuildError."""
@@ -107,7 +109,7 @@ class TileLangSource(KernelSource):
 def reasons_unbuildable() -> list[str]:
     """Why no TileLang kernel can be compiled here, each with what to install; empty where they can. Imports nothing."""
     absent = distribution_version("tilelang") == "absent"
-    reasons = ["tilelang is not installed: install autotopk[tilelang]"] if absent else []
+    reasons = [f"tilelang is not installed ({INSTALL})"] if absent else []
     return reasons + nvcc.reasons_missing()
 
 
@@ -116,10 +118,10 @@ def _scratch_folder() -> Iterator[None]:
     """TileLang makes folders in the user's home when imported, and fails where it cannot: give it another place."""
     with (
         _environment,  # threads share it
-        tempfile.TemporaryDirectory(prefix="autotopk-tilelang-", ignore_cleanup_errors=True) as folder,
+        scratch_folder("tilelang") as folder,
     ):
         before = os.environ.get("TILELANG_CACHE_DIR")
-        os.environ["TILELANG_CACHE_DIR"] = folder
+        os.environ["TILELANG_CACHE_DIR"] = str(folder)
         try:
             yield
         finally:

@@ -4,7 +4,6 @@ import importlib
 import os
 import re
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,24 +11,31 @@ from typing import Any
 
 from autotopk.compilers.device_code import check_imports, device_digest
 from autotopk.errors import BuildError
+from autotopk.files import scratch_folder
 from autotopk.kernel import Kernel, KernelSource, Parameter, ParameterKind, distribution_version
 
 _KINDS: dict[str, ParameterKind] = {"i32": "int32", "i64": "int64"}
 
 SWITCHES = (
     "DISABLE_LLVM_OPT",
+    "DISABLE_MMA_V3",
+    "DISABLE_MMA_V5",
     "DISABLE_PTXAS_OPT",
+    "LLVM_EXTRACT_DI_LOCAL_VARIABLES",
     "LLVM_PASS_PLUGIN_PATH",
     "PTXAS_OPTIONS",
     "TRITON_DEFAULT_FP_FUSION",
+    "TRITON_DISABLE_LINE_INFO",
     "TRITON_DISABLE_RESHAPE_ENCODING_INFERENCE",
     "TRITON_ENABLE_ASAN",
     "TRITON_ENABLE_EXPERIMENTAL_CONSAN",
     "TRITON_F32_DEFAULT",
     "TRITON_INSTRUMENTATION_MODE",
+    "TRITON_KERNEL_OVERRIDE",
     "TRITON_LIBDEVICE_PATH",
     "TRITON_MOCK_PTX_VERSION",
     "TRITON_OVERRIDE_ARCH",
+    "TRITON_OVERRIDE_DIR",
     "TRITON_PASS_PLUGIN_PATH",
     "TRITON_PLUGIN_PATHS",
     "TRITON_PTXAS_BLACKWELL_PATH",
@@ -151,9 +157,9 @@ def _resources(cubin: bytes) -> tuple[int, int]:
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     if not tool.exists():
         return 0, 0
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        report = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=False).stdout
+    with scratch_folder("triton") as folder:
+        file = folder / "kernel.cubin"
+        file.write_bytes(cubin)
+        report = subprocess.run([tool, "-res-usage", file], capture_output=True, text=True, check=False).stdout
     usage = dict(re.findall(r"(REG|STACK|LOCAL):(\d+)", report))
     return int(usage.get("REG", 0)), int(usage.get("STACK", 0)) + int(usage.get("LOCAL", 0))

@@ -4,32 +4,35 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch import topk as torch_topk
 
-from autotopk.runtime import operations
-from autotopk.runtime.operations import Operation
+from autotopk.runtime.operations import Operation, torch_topk
+from autotopk.runtime.outputs import Outputs
 from autotopk.runtime.state import default
 
-Result = torch.return_types.topk
-_ResultOut: Any = getattr(torch.return_types, "topk_out", Result)  # missing from torch's stubs
+INPUTS = {"x", "a", "x1"}
+"""Other names of `input` that torch.topk takes, from NumPy, where `dim` is called axis."""
+
+_UNNAMED: Any = None
+"""Stands for what is passed by another name, or is missing."""
 
 
 def _narrowed(pairs: tuple[Tensor, Tensor]) -> Tensor:
     return pairs[1].to(torch.int32)
 
 
-_topk = Operation("topk", of_pairs=Result).__call__
+_topk = Operation("topk", of_pairs=torch.return_types.topk).__call__
 _topk_indices = Operation("topk_indices", answer="indices", of_pairs=_narrowed, longest=(1 << 31) - 1).__call__
 
 
 def topk(
-    input: Tensor,
-    k: int,
+    input: Tensor = _UNNAMED,
+    k: int = _UNNAMED,
     dim: int = -1,
     largest: bool = True,
     sorted: bool = True,
     *,
-    out: tuple[Tensor, Tensor] | None = None,
+    out: Outputs | None = None,
+    **aliases: Any,
 ) -> Any:
     """The k largest or smallest elements along a dimension: what `torch.topk` returns, from the fastest known kernel.
 
@@ -40,6 +43,7 @@ def topk(
         largest: the largest rather than the smallest; NaN counts as the largest of all.
         sorted: in order; otherwise in any order.
         out: (values, int64 indices) to write to.
+        aliases: torch.topk's other names of `input` (x, a, x1) and `dim` (axis).
 
     Returns:
         `torch.return_types.topk` of values and int64 indices. Which of equal elements is returned is not specified.
@@ -47,9 +51,14 @@ def topk(
     Raises:
         Whatever torch.topk raises for the same arguments.
     """
-    if out is not None:
-        return _topk_into(out, input, k, dim, largest, sorted)
-    return _topk(input, k, dim, largest, sorted)
+    if aliases:
+        for name in INPUTS & aliases.keys():
+            input = aliases.pop(name) if input is _UNNAMED else input
+        if dim == -1 and "axis" in aliases:
+            dim = aliases.pop("axis")
+        if aliases:
+            return torch_topk(input, k, dim, largest, sorted, out=out, **aliases)  # says what is wrong
+    return _topk(input, k, dim, largest, sorted, out)
 
 
 def topk_indices(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Tensor:
@@ -73,31 +82,6 @@ def topk_indices(input: Tensor, k: int, dim: int = -1, largest: bool = True, sor
     """
     indices: Tensor = _topk_indices(input, k, dim, largest, sorted)
     return indices
-
-
-def _topk_into(out: tuple[Tensor, Tensor], input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> Any:
-    """As torch.topk, but that fitting plain outputs are filled from our own results."""
-    if _fits_plainly(out, input):
-        values, indices = _topk(input, k, dim, largest, sorted)
-        if out[0].shape == values.shape == out[1].shape:
-            out[0].copy_(values)
-            out[1].copy_(indices)
-            return _ResultOut(out)
-    return torch_topk(input, k, dim, largest, sorted, out=out)
-
-
-def _fits_plainly(out: tuple[Tensor, Tensor], input: Tensor) -> bool:
-    """Whether outputs can be written by copies without any of the adjustments or errors that torch.topk has."""
-    return (
-        type(out) is tuple
-        and len(out) == 2
-        and all(type(tensor) is Tensor for tensor in (input, *out))
-        and not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (input, *out)))
-        and out[0].dtype == input.dtype
-        and out[1].dtype == torch.int64
-        and input.device == out[0].device == out[1].device
-        and not operations.is_transformed()
-    )
 
 
 def reload() -> None:

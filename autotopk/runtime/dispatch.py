@@ -13,19 +13,21 @@ Winners are measured on rows whose columns are adjacent. Rows side by side know 
 strategies that read them; the caller's next way is to copy them.
 """
 
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Literal
 
 from autotopk import registry, settings
 from autotopk.candidate import Candidate
 from autotopk.device import Device
-from autotopk.errors import AutotopkWarning, UnknownStrategyError, UnsupportedProblemError
+from autotopk.errors import UnknownStrategyError, UnsupportedProblemError, warn
 from autotopk.key import TuningKey
 from autotopk.problem import Problem
 from autotopk.program import Program
 from autotopk.runtime.state import Runtime, default
+from autotopk.runtime.winners import NONE
+from autotopk.strategies.torch_fallback import strategy as torch_fallback
 from autotopk.strategy import Config, Strategy
 from autotopk.tuning_db.records import Winner
 
@@ -44,7 +46,7 @@ class Choice:
     rejected: tuple[str, ...] = ()
     """What came first and could not serve, with the reason."""
 
-    @property
+    @cached_property
     def candidate(self) -> Candidate:
         """The same by name."""
         return self.strategy.candidate(self.config)
@@ -70,94 +72,130 @@ def choices(
         force: name of a strategy to prefer; AUTOTOPK_STRATEGY by default.
         runtime: whose winners, failures and misses count.
     """
-    rejected: list[str] = []
+    asked = _Asked(problem, device, runtime)
     force = force or settings.forced_strategy()
     if problem.layout.side_by_side:
-        yield from _side_by_side(problem, device, force, runtime)
+        for strategy in registry.available():
+            if force in (None, strategy.name):
+                yield from asked.heuristic("forced" if force else "heuristic", strategy)
         return
     key, winners = TuningKey.of(problem), runtime.winners(device)
     exact = winners.exact(key)
     # 1. forced
     if force:
-        yield from _forced(force, problem, device, exact, rejected, runtime)
+        yield from asked.forced(force, exact)
     # 2. exact
     if exact:
-        yield from _measured("exact", exact, problem, device, rejected, runtime)
+        yield from asked.measured("exact", exact)
     # 3. bucket
     for winner in winners.like(key):
-        yield from _measured("bucket", winner, problem, device, rejected, runtime)
+        yield from asked.measured("bucket", winner)
     # 4. neighbour
-    for winner in winners.near(key):
-        yield from _measured("neighbour", winner, problem, device, rejected, runtime)
+    for winner in winners.near(key) if winners is not NONE else ():
+        yield from asked.measured("neighbour", winner)
     # 5. heuristic
     runtime.misses.note(key, device)
     for strategy in registry.available():
-        if reasons := strategy.reasons_unable(problem, device):
-            rejected.append(f"{strategy.name}: {'; '.join(reasons)}")
-        elif (config := strategy.heuristic(problem, device)) is not None:
-            step: Step = "torch" if strategy.name == "torch_fallback" else "heuristic"
-            yield from _unblocked(Choice(step, strategy, config, rejected=tuple(rejected)), device, runtime)
+        if strategy is torch_fallback:
+            break
+        yield from asked.heuristic("heuristic", strategy)
     # 6. torch
-    fallback = registry.get("torch_fallback")
-    yield Choice("torch", fallback, fallback.heuristic(problem, device), rejected=tuple(rejected))
+    yield Choice("torch", torch_fallback, torch_fallback.heuristic(problem, device), rejected=tuple(asked.rejected))
 
 
-def _unblocked(choice: Choice, device: Device, runtime: Runtime) -> Iterator[Choice]:
-    """The choice, unless it failed earlier in this process."""
-    if not runtime.is_blocked(choice.strategy, choice.config, device):
-        yield choice
-
-
-def _side_by_side(problem: Problem, device: Device, force: str | None, runtime: Runtime) -> Iterator[Choice]:
-    for strategy in registry.available():
-        if force not in (None, strategy.name) or strategy.reasons_unable(problem, device):
-            continue
-        if (config := strategy.heuristic(problem, device)) is not None:
-            yield from _unblocked(Choice("forced" if force else "heuristic", strategy, config), device, runtime)
-
-
-def _forced(
-    name: str, problem: Problem, device: Device, winner: Winner | None, rejected: list[str], runtime: Runtime
-) -> Iterator[Choice]:
+def settle_cpu(device: Device, runtime: Runtime = default) -> None:
+    """Find out whether torch.topk serves everything on the CPU, with any number of threads, and nobody counts it."""
+    known = runtime.known()
     try:
-        strategy = registry.get(name)
-    except UnknownStrategyError as error:
-        warnings.warn(str(error), AutotopkWarning, stacklevel=2)
-        return
-    if reasons := strategy.reasons_unable(problem, device):
-        rejected.append(f"{name}: {'; '.join(reasons)}")
-        return
-    config = strategy.heuristic(problem, device)
-    if winner is not None and winner.candidate.strategy == name:
-        config = _config(strategy, winner.candidate, problem, device) or config
-    if config is None:
-        config = next(iter(strategy.shortlist(problem, device)), None)
-    if config is not None:
-        yield from _unblocked(Choice("forced", strategy, config, rejected=tuple(rejected)), device, runtime)
+        torchs = (
+            not any(fingerprint.startswith(device.model) for fingerprint in known)
+            and settings.forced_strategy() is None
+            and settings.misses_path() is None
+            and not any("cpu" in one.features.device_types for one in registry.available() if one != torch_fallback)
+        )
+    except Exception:  # odd features of a third party's strategy
+        torchs = False
+    runtime.settle_cpu(known, torchs)
 
 
-def _measured(
-    step: Step, winner: Winner, problem: Problem, device: Device, rejected: list[str], runtime: Runtime
-) -> Iterator[Choice]:
-    label = f"{winner.candidate} measured at {winner.key}"
-    try:
-        strategy = registry.get(winner.candidate.strategy)
-    except UnknownStrategyError:
-        rejected.append(f"{label}: the strategy is not installed")
-        return
-    if reasons := strategy.reasons_unable(problem, device):
-        rejected.append(f"{label}: {'; '.join(reasons)}")
-    elif (config := _config(strategy, winner.candidate, problem, device)) is None:
-        rejected.append(f"{label}: the configuration does not fit")
-    elif runtime.is_blocked(strategy, config, device):
-        rejected.append(f"{label}: failed earlier in this process")
-    else:
-        yield Choice(step, strategy, config, winner, tuple(rejected))
+class _Asked:
+    """What strategies say to one problem, and why those that came first cannot serve it."""
 
+    def __init__(self, problem: Problem, device: Device, runtime: Runtime) -> None:
+        self.problem, self.device, self.runtime = problem, device, runtime
+        self.rejected: list[str] = []
 
-def _config(strategy: Strategy, candidate: Candidate, problem: Problem, device: Device) -> Config | None:
-    try:
-        config = strategy.parse_config(candidate.config)
-    except UnsupportedProblemError:
-        return None
-    return config if strategy.valid(config, problem, device) else None
+    def forced(self, name: str, winner: Winner | None) -> Iterator[Choice]:
+        """The strategy of that name, as it was measured where it was."""
+        try:
+            strategy = registry.get(name)
+        except UnknownStrategyError as error:
+            warn(str(error))
+            return
+
+        def config() -> Config | None:
+            found = None
+            if winner is not None and winner.candidate.strategy == name:
+                found = self._fitting(strategy, winner.candidate)
+            if found is None:
+                found = strategy.heuristic(self.problem, self.device)
+            return next(iter(strategy.shortlist(self.problem, self.device)), None) if found is None else found
+
+        yield from self._answer("forced", name, strategy, config)
+
+    def measured(self, step: Step, winner: Winner) -> Iterator[Choice]:
+        """What a winner was measured with."""
+        label = f"{winner.candidate} measured at {winner.key}"
+        try:
+            strategy = registry.get(winner.candidate.strategy)
+        except UnknownStrategyError:
+            self.rejected.append(f"{label}: the strategy is not installed")
+            return
+        fitting = partial(self._fitting, strategy, winner.candidate)
+        yield from self._answer(step, label, strategy, fitting, winner, "the configuration does not fit")
+
+    def heuristic(self, step: Step, strategy: Strategy) -> Iterator[Choice]:
+        """What a strategy does by a rule of its own."""
+        yield from self._answer(step, strategy.name, strategy, partial(strategy.heuristic, self.problem, self.device))
+
+    def _fitting(self, strategy: Strategy, candidate: Candidate) -> Config | None:
+        try:
+            config = strategy.parse_config(candidate.config)
+        except UnsupportedProblemError:
+            return None
+        return config if strategy.valid(config, self.problem, self.device) else None
+
+    def _answer(
+        self,
+        step: Step,
+        label: str,
+        strategy: Strategy,
+        config: Callable[[], Config | None],
+        winner: Winner | None = None,
+        without: str = "",
+    ) -> Iterator[Choice]:
+        """The choice, or none and why. What a third party's strategy raises costs its place and one warning."""
+        choice, missing = None, ""
+        try:
+            reason = "; ".join(strategy.reasons_unable(self.problem, self.device))
+            if not reason and (found := config()) is None:
+                reason = without
+            elif not reason:
+                choice = Choice(step, strategy, found, winner, tuple(self.rejected))
+                if self.runtime.is_blocked(choice.candidate, self.device):
+                    choice, reason = None, "failed earlier in this process"
+                elif (why := self.runtime.reason_unbuildable(strategy)) and not (
+                    choice.program(self.problem, self.device).is_cached(self.device.arch)
+                ):
+                    choice, missing = None, why
+                    reason = f"cannot be built here: {why}"
+        except Exception as error:
+            choice, reason = None, f"{type(error).__name__}: {error}"
+            self.runtime.warn_once(strategy.name, f"{strategy.name} is left out where it raises {reason}")
+        if missing:
+            message = f"{strategy.name} cannot be built here, and something slower runs: {missing}"
+            self.runtime.warn_once(f"{strategy.name} unbuilt", message)
+        if choice is not None:
+            yield choice
+        elif reason:
+            self.rejected.append(f"{label}: {reason}")

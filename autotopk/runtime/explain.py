@@ -1,8 +1,10 @@
 """What `topk` would run, and why."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from autotopk.device import Device, device_of
@@ -20,16 +22,16 @@ class Explanation:
     problem: Problem
     device: Device
     choice: Choice
+    scratch_bytes: int = 0
+    """Memory beside input and outputs that the choice's kernels use; what torch operators allocate is not known."""
 
     @property
     def current(self) -> bool | None:
         """Whether the code that was measured is the code that runs; None where that is not known, or no winner."""
-        return None if self.choice.winner is None else is_current(self.choice.winner)
-
-    @property
-    def scratch_bytes(self) -> int:
-        """Memory beside input and outputs that the choice's kernels use; what torch operators allocate is not known."""
-        return self.choice.program(self.problem, self.device).scratch_bytes(self.problem)
+        try:
+            return None if self.choice.winner is None else is_current(self.choice.winner)
+        except Exception:  # also what a third party's strategy raises
+            return None
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain data."""
@@ -73,20 +75,39 @@ def explain(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: 
     """What `topk` would run for these arguments, by which step of the order of choice.
 
     Raises:
-        ValueError: the call goes to torch.topk (0-d, empty, k = 0, bad arguments, other dtypes and devices).
+        TypeError: the input is no tensor.
+        ValueError: the call goes to torch.topk (0-d, empty, k = 0, bad arguments, other dtypes, devices and layouts).
     """
-    view = View.of(input, k, dim, largest, sorted)
+    if not isinstance(input, Tensor):
+        raise TypeError(f"explain(): argument 'input' must be Tensor, not {type(input).__name__}")
+    view = None
+    try:
+        what = f"{input.dtype} tensor of {tuple(input.shape)}"
+        if input.layout is torch.strided and type(k) is type(dim) is int:
+            view = View.of(input, k, dim, largest, sorted)
+    except RuntimeError:  # of tensors that are nested or have names
+        what = f"{input.dtype} tensor"
     if view is None:
-        raise ValueError(f"k={k}, dim={dim} of a {input.dtype} tensor of {tuple(input.shape)} goes to torch.topk")
+        raise ValueError(f"k={k}, dim={dim} of a {what} goes to torch.topk")
     device = device_of(input.device)
-    explanations = (
-        Explanation(way.problem, device, choice)
-        for way in view.ways(input)
-        for choice in dispatch.choices(way.problem, device)
-    )
-    return next(explanations)
+    choices = ((way.problem, choice) for way in view.ways(input) for choice in dispatch.choices(way.problem, device))
+    return next(_explanations(choices, device))
 
 
 def explain_problem(problem: Problem, device: Device) -> Explanation:
     """`explain` without a tensor."""
-    return Explanation(problem, device, dispatch.choose(problem, device))
+    return next(_explanations(((problem, choice) for choice in dispatch.choices(problem, device)), device))
+
+
+def _explanations(choices: Iterable[tuple[Problem, Choice]], device: Device) -> Iterator[Explanation]:
+    """Of what can be made here, best first; the last is torch.topk, which always can."""
+    failed: list[str] = []
+    for problem, choice in choices:
+        try:
+            program = choice.program(problem, device)
+            scratch_bytes = program.scratch_bytes(problem)
+        except Exception as error:  # also what a third party's strategy raises
+            failed.append(f"{choice.candidate}: {type(error).__name__}: {error}")
+        else:
+            told = replace(choice, rejected=(*choice.rejected, *failed))
+            yield Explanation(problem, device, told, scratch_bytes)

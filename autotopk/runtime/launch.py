@@ -2,19 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from autotopk.device import Device
-from autotopk.errors import BuildError, LaunchError
+from autotopk.errors import BuildError, LaunchError, WrongAnswerError
 from autotopk.kernel import Kernel, Parameter, scalars
 from autotopk.problem import Problem
 from autotopk.program import MAX_SCRATCH_BYTES, HostProgram, KernelProgram, Program
 from autotopk.runtime import driver, scratch
-from autotopk.runtime.views import Run
+from autotopk.runtime.views import Run, fresh_strides, laid_out
 
 Launch = Callable[..., int]
 """A program on a device: takes a stream and the addresses of `TENSORS` and scratch, and returns the driver's code."""
@@ -64,7 +63,9 @@ def bind(
 
     Returns:
         A function of one tensor that returns what `problem.answer` says in fresh contiguous tensors of that size:
-        (values, int64 indices), or int32 indices. It raises LaunchError where the driver refuses.
+        (values, int64 indices), or int32 indices. Of kernels that write pairs it takes, as a second argument, a pair of
+        such tensors to write to instead. It raises LaunchError where the driver refuses, and WrongAnswerError where the
+        first results of a third party's function are no top-k.
 
     Raises:
         BuildError: a kernel cannot be compiled or loaded.
@@ -82,16 +83,33 @@ def _bind_host(program: HostProgram, problem: Problem, size: tuple[int, ...]) ->
     if program.is_torch_topk:
         return program.run  # takes and gives any leading dimensions
     run, matrix, alone = program.run, (problem.rows, problem.cols), problem.answer == "indices"
-    stride = (problem.layout.row_stride, 1)
+    stride, result_stride = (problem.layout.row_stride, 1), fresh_strides(size)
     index_dtype = torch.int32 if alone else torch.int64
+    checked = False
 
     def call(x: Tensor) -> Any:
+        nonlocal checked
         values, indices = run(x.as_strided(matrix, stride))
-        if indices.dtype is not index_dtype:
-            indices = indices.to(index_dtype)
-        return indices.view(size) if alone else (values.view(size), indices.view(size))
+        if not checked:
+            _check_results(problem, x, None if alone else values, indices)
+            checked = True
+        indices = laid_out(indices.to(index_dtype), size, result_stride)
+        return indices if alone else (laid_out(values, size, result_stride), indices)
 
     return call
+
+
+def _check_results(problem: Problem, x: Tensor, values: object, indices: object) -> None:
+    """Raise WrongAnswerError unless they are what `HostProgram.run` promises, up to what only the oracle sees."""
+    expected: dict[str, tuple[object, tuple[torch.dtype, ...]]] = {"indices": (indices, (torch.int64, torch.int32))}
+    if values is not None:
+        expected["values"] = values, (x.dtype,)
+    for name, (found, dtypes) in expected.items():
+        if not isinstance(found, Tensor):
+            raise WrongAnswerError(f"{name} are a {type(found).__name__}, not a tensor")
+        if found.dtype not in dtypes or found.shape != (problem.rows, problem.k) or found.device != x.device:
+            told = f"{found.dtype} of {tuple(found.shape)} on {found.device}"
+            raise WrongAnswerError(f"{name} are {told}, not {dtypes[0]} of {problem.rows, problem.k} on {x.device}")
 
 
 @cache
@@ -102,16 +120,19 @@ def _prepare_once(prepare: Callable[[], object]) -> None:
 
 def _bind_kernels(program: KernelProgram, problem: Problem, device: Device, index: int, size: tuple[int, ...]) -> Run:
     launch, symbol = _launch(program, problem, device, index)
-    stride = tuple(prod(size[dim + 1 :]) for dim in range(len(size)))  # asking torch takes 10 ms the first time
+    stride = fresh_strides(size)
     dtype, int32, int64 = getattr(torch, problem.dtype), torch.int32, torch.int64
     empty, current_stream = _empty, _current_stream
 
-    def pairs(x: Tensor) -> tuple[Tensor, Tensor]:
+    def pairs(x: Tensor, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         if _current_device() != index:
             with torch.cuda.device(index):
-                return pairs(x)
-        values = empty(size, stride, dtype)
-        indices = empty(size, stride, int64)
+                return pairs(x, out)
+        if out is None:
+            values = empty(size, stride, dtype)
+            indices = empty(size, stride, int64)
+        else:
+            values, indices = out
         code = launch(current_stream(index), x.data_ptr(), values.data_ptr(), indices.data_ptr())
         if code:
             _retry(code, symbol, problem, index, launch, (x.data_ptr(), values.data_ptr(), indices.data_ptr()))

@@ -2,13 +2,12 @@
 
 import json
 import threading
-import warnings
 from dataclasses import asdict
 from pathlib import Path
 
 from autotopk import settings
 from autotopk.device import Device
-from autotopk.errors import LONGEST_PATH, AutotopkWarning, inert
+from autotopk.errors import LONGEST_PATH, inert, warn
 from autotopk.files import append_regular
 from autotopk.key import TuningKey
 
@@ -66,4 +65,4 @@ class Misses:
             known = subject in self._warned
             self._warned.add(subject)
         if not known:
-            warnings.warn(message, AutotopkWarning, stacklevel=4)
+            warn(message)

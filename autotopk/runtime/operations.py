@@ -4,7 +4,6 @@ An `Operation` is a question that users ask of a tensor's rows. What differs bet
 write for them, and what becomes of it. A further operation is one more `Operation(...)`, see `api`.
 """
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -12,14 +11,14 @@ from typing import Any, NamedTuple
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
-from torch import topk as torch_topk  # as it is now: programs may bind torch.topk to ours
 
 from autotopk.device import Device, device_of
-from autotopk.errors import AutotopkWarning
+from autotopk.errors import warn
 from autotopk.problem import Answer, Problem
-from autotopk.program import HostProgram
+from autotopk.program import HostProgram, KernelProgram
 from autotopk.runtime import dispatch, launch
 from autotopk.runtime.dispatch import Choice
+from autotopk.runtime.outputs import Outputs, write
 from autotopk.runtime.state import Runtime, default
 from autotopk.runtime.views import Run, View
 
@@ -28,13 +27,21 @@ Finish = Callable[[Any], Any]
 
 
 class Plan(NamedTuple):
-    """How a tensor of one layout is answered."""
+    """How a strategy answers tensors of one layout."""
 
     run: Run
     finish: Finish | None
     """None where `run` returns what the caller gets."""
-    choice: Choice | None
-    """Why; None where torch.topk itself is called."""
+    choice: Choice
+    """Why."""
+    size: tuple[int, ...]
+    """Of the result."""
+    reach: int
+    """See `outputs.write`."""
+
+
+_UNKNOWN: Any = object()
+"""In place of a plan that was not made yet; None stands for torch.topk itself."""
 
 
 def _always(*_: object) -> bool:
@@ -43,19 +50,20 @@ def _always(*_: object) -> bool:
 
 # Cheap tests of what makes a tensor more than its data. Where a later torch has no such private function,
 # every tensor counts as more, and torch.topk serves.
-_is_compiling = torch.compiler.is_compiling
+_is_compiling = torch.compiler.is_dynamo_compiling  # torch.compile, which follows this code, takes it for True
+_is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]
 _overridden: Callable[[object], bool] = getattr(torch._C, "_has_torch_function_unary", _always)
 _dispatch_modes: Callable[[], object] = getattr(torch._C, "_len_torch_dispatch_stack", _always)
 _functorch = getattr(torch._C, "_functorch", None) if hasattr(forward_ad, "_current_level") else None
 _transforms: Callable[[], object | None] = getattr(_functorch, "peek_interpreter_stack", _always)
+_has_names: Callable[[Tensor], bool] | None = getattr(Tensor, "has_names", None)  # gone since torch 2.13
 _grad_enabled = torch.is_grad_enabled
+_threads = torch.get_num_threads
 _Parameter = torch.nn.Parameter
-_strided = torch.strided
 
 
-def is_transformed() -> bool:
-    """Whether calls are being traced or transformed rather than run."""
-    return _is_compiling() or _transforms() is not None
+torch_topk: Callable[..., Any] = getattr(torch._C._VariableFunctions, "topk", torch.topk)
+"""Torch's own: programs may bind torch.topk to ours, before or after this import."""
 
 
 class Operation:
@@ -90,64 +98,90 @@ class Operation:
         self._runtime = runtime
         self._plans = runtime.plans(name)
 
-    def __call__(self, input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> Any:
+    def __call__(self, input: Tensor, k: int, dim: int, largest: bool, sorted: bool, out: Outputs | None = None) -> Any:
         """The result for a tensor. Raises whatever torch.topk raises for the same arguments, and OverflowError."""
         if (
-            type(k) is not int  # 2.0 and True would find the plans of 2 and 1
+            _is_compiling()
+            or not (type(input) is Tensor or type(input) is _Parameter)
+            or _overridden(input)  # also by a mode
+            or (self._runtime.cpu_is_torchs and input.is_cpu)
+        ):
+            return self.of_torch(input, k, dim, largest, sorted, out)
+        try:
+            key = (
+                input.shape,
+                input.stride(),
+                input.dtype,
+                input.device,
+                input.data_ptr() & 15,
+                _threads(),  # what was measured on a CPU holds for a number of them
+                k,
+                dim,
+                largest,
+                sorted,
+            )
+            plan: Plan | None = self._plans.get(key, _UNKNOWN)
+        except (RuntimeError, TypeError):  # sparse, nested, transformed: no sizes or data; k is a list
+            return self.of_torch(input, k, dim, largest, sorted, out)
+        if (
+            plan is None
+            or type(k) is not int  # 2.0 and True find the plans of 2 and 1
             or type(dim) is not int
             or not (largest is True or largest is False)
             or not (sorted is True or sorted is False)
-            # tracing, modes, transforms, subclasses and autograd belong to torch.topk
-            or _is_compiling()
-            or not (type(input) is Tensor or type(input) is _Parameter)
-            or _overridden(input)
+            # modes, transforms and autograd belong to torch.topk
             or _dispatch_modes()
             or _transforms() is not None
             or forward_ad._current_level >= 0
             or (input.requires_grad and _grad_enabled())
-            or input.layout is not _strided
             or input.is_neg()
+            or (_has_names is not None and _has_names(input))
         ):
-            return self.of_torch(input, k, dim, largest, sorted)
+            return self.of_torch(input, k, dim, largest, sorted, out)
+        if plan is _UNKNOWN:
+            if _is_tracing():  # then sizes are tensors, so that no key is ever found again
+                return self.of_torch(input, k, dim, largest, sorted, out)
+            plan = self._plans.remember(key, self._plan(input, k, dim, largest, sorted))
+            if plan is None:
+                return self.of_torch(input, k, dim, largest, sorted, out)
+        run, finish, choice, size, reach = plan
         try:
-            layout = input.shape, input.stride(), input.dtype, input.device, input.data_ptr() & 15
-        except RuntimeError:  # nested and other tensors without sizes or data
-            return self.of_torch(input, k, dim, largest, sorted)
-        key = layout, k, dim, largest, sorted
-        planned = self._plans.get(key)
-        if planned is None:
-            planned = self._plans.remember(key, self._plan(input, k, dim, largest, sorted))
-        run, finish, choice = planned
-        try:
-            return run(input) if finish is None else finish(run(input))
+            if out is None:
+                return run(input) if finish is None else finish(run(input))
+            written = write(run, out, input, size, reach)
         except Exception as error:
-            if choice is None:
-                raise  # what torch.topk itself raises
-            return self._after_failure(error, choice, key, input, k, dim, largest, sorted)
+            return self._after_failure(error, choice, key, input, k, dim, largest, sorted, out)
+        return self.of_torch(input, k, dim, largest, sorted, out) if written is None else written
 
-    def of_torch(self, input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> Any:
+    def of_torch(self, input: Tensor, k: int, dim: int, largest: bool, sorted: bool, out: Outputs | None = None) -> Any:
         """The result by way of torch.topk."""
+        if out is not None:
+            return torch_topk(input, k, dim, largest, sorted, out=out)
         pairs = torch_topk(input, k, dim, largest, sorted)
-        if self._longest is not None and input.dim() and input.shape[dim] > self._longest:
+        if self._longest is not None and not _is_tracing() and input.dim() and input.shape[dim] > self._longest:
             raise OverflowError(f"dimension {dim} is {input.shape[dim]} long, {self.name} counts to {self._longest}")
         return pairs if self._of_torch is None else self._of_torch(pairs)
 
-    def _plan(self, input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> Plan:
+    def _plan(self, input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> Plan | None:
+        """How a strategy answers; None where torch.topk does."""
         rows = View.of(input, k, dim, largest, sorted)
         if rows is None or (self._longest is not None and rows.problem.cols > self._longest):
-            return Plan(lambda x: self.of_torch(x, k, dim, largest, sorted), None, None)
-        torchs = Plan(lambda x: torch_topk(x, k, dim, largest, sorted), self._of_torch, None)
+            return None
         device = device_of(input.device)
         try:
             for view in rows.ways(input):
                 for choice in dispatch.choices(view.problem, device, runtime=self._runtime):
+                    if choice.step == "torch":
+                        break
                     try:
-                        return self._bound(choice, view, device, input.device.index) or torchs
+                        return self._bound(choice, view, device, input.device.index)
                     except Exception as error:  # also what a third party's strategy raises
                         self._runtime.block(choice.candidate, device, error)
-        except Exception as error:  # a third party's strategy raised when asked what it serves
-            warnings.warn(f"no strategy could be chosen for {rows.problem}: {error!r}", AutotopkWarning, stacklevel=4)
-        return torchs
+            if device.type == "cpu":
+                dispatch.settle_cpu(device, self._runtime)
+        except Exception as error:
+            warn(f"no strategy could be chosen for {rows.problem}: {error!r}")
+        return None
 
     def _bound(self, choice: Choice, view: View, device: Device, index: int | None) -> Plan | None:
         """The chosen program, made callable; None where it is torch.topk."""
@@ -158,8 +192,10 @@ class Operation:
         program = choice.program(problem, device)
         if isinstance(program, HostProgram) and program.is_torch_topk:
             return None
-        run = launch.bind(program, problem, device, index=index, size=view.size)
-        return Plan(view.around(run), finish, choice)
+        bound = launch.bind(program, problem, device, index=index, size=view.size)
+        run = view.around(bound)
+        direct = run is bound and isinstance(program, KernelProgram) and problem.answer == "pairs"
+        return Plan(run, finish, choice, view.result_size, view.reach if direct else 0)
 
     def _after_failure(
         self,
@@ -171,10 +207,11 @@ class Operation:
         dim: int,
         largest: bool,
         sorted: bool,
+        out: Outputs | None,
     ) -> Any:
         """Answer with the next candidate; the failed one is left out unless memory was short."""
         if isinstance(error, torch.OutOfMemoryError):
-            return self.of_torch(input, k, dim, largest, sorted)
+            return self.of_torch(input, k, dim, largest, sorted, out)
         self._runtime.block(choice.candidate, device_of(input.device), error)
         self._plans.pop(key, None)
-        return self(input, k, dim, largest, sorted)
+        return self(input, k, dim, largest, sorted, out)

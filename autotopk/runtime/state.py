@@ -1,17 +1,17 @@
 """What a process knows between calls, in one object."""
 
 import threading
-import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from autotopk.candidate import Candidate
 from autotopk.device import Device
-from autotopk.errors import AutotopkWarning
+from autotopk.errors import warn
 from autotopk.runtime import winners
 from autotopk.runtime.misses import Misses
 from autotopk.runtime.plan_cache import PlanCache
 from autotopk.runtime.winners import Winners
-from autotopk.strategy import Config, Strategy
+from autotopk.strategy import Strategy
 
 
 class Runtime:
@@ -23,7 +23,11 @@ class Runtime:
 
     def __init__(self) -> None:
         self.misses = Misses()
+        self.cpu_is_torchs = False
+        """It is known that torch.topk serves everything on the CPU: no plans are needed there."""
         self._blocked: set[tuple[Candidate, str]] = set()
+        self._warned: set[str] = set()
+        self._unbuildable: dict[str, str] = {}
         self._plans: dict[str, PlanCache[Any]] = {}
         self._winners: dict[str, Winners] | None = None
         self._reading = threading.Lock()
@@ -34,26 +38,51 @@ class Runtime:
 
     def winners(self, device: Device) -> Winners:
         """Of AUTOTOPK_DB, then the user's, then the shipped, key by key; read on first use."""
+        return self.known().get(device.fingerprint, winners.NONE)
+
+    def settle_cpu(self, known: Mapping[str, Winners], torchs: bool) -> None:
+        """Note whether `cpu_is_torchs`, unless the winners that this follows from are not in force any more."""
+        with self._reading:
+            self.cpu_is_torchs = torchs and self._winners is known
+
+    def known(self) -> Mapping[str, Winners]:
+        """The winners of all devices, by fingerprint."""
         with self._reading:
             if self._winners is None:
                 self._winners = winners.read_layers()
-        return self._winners.get(device.fingerprint, winners.NONE)
+            return self._winners
 
     def block(self, candidate: Candidate, device: Device, error: Exception) -> None:
         """Leave a candidate that failed out for the rest of the process, with a warning."""
         self._blocked.add((candidate, device.fingerprint))
-        warnings.warn(f"{candidate} failed and is left out: {error}", AutotopkWarning, stacklevel=5)
+        warn(f"{candidate} failed and is left out: {error}")
 
-    def is_blocked(self, strategy: Strategy, config: Config, device: Device) -> bool:
-        """Whether `block` was called for it; costs nothing while it never was."""
-        return bool(self._blocked) and (strategy.candidate(config), device.fingerprint) in self._blocked
+    def is_blocked(self, candidate: Candidate, device: Device) -> bool:
+        """Whether `block` was called for it."""
+        return (candidate, device.fingerprint) in self._blocked
+
+    def warn_once(self, about: str, message: str) -> None:
+        """Warn unless that was warned about before."""
+        if about not in self._warned:
+            self._warned.add(about)
+            warn(message)
+
+    def reason_unbuildable(self, strategy: Strategy) -> str:
+        """Why none of its kernels can be compiled here, asked once in a process; empty where they can."""
+        if strategy.name not in self._unbuildable:
+            self._unbuildable[strategy.name] = "; ".join(strategy.reasons_unbuildable())
+        return self._unbuildable[strategy.name]
 
     def reload(self) -> None:
         """Forget everything; what is on disk is read again on next use."""
+        with self._reading:
+            self._winners = None
+            self.cpu_is_torchs = False
         for plans in self._plans.values():
             plans.clear()
-        self._winners = None
         self._blocked.clear()
+        self._unbuildable.clear()
+        self._warned.clear()
         self.misses.clear()
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from autotopk.problem import DTYPE_BYTES, VECTOR_BYTES, MemoryLayout, Problem, vector_width
 
-Run = Callable[[Tensor], Any]
+Run = Callable[..., Any]
 """From a tensor to the tensors of an answer, a tuple of them or one."""
 
 
@@ -71,14 +71,31 @@ class View:
             yield beside
         yield self
 
+    @property
+    def result_size(self) -> tuple[int, ...]:
+        """Of the results for the original tensor."""
+        if self.problem.layout.side_by_side:
+            return self.size
+        *batch, k = self.size
+        batch.insert(len(self.size) + self.dim, k)
+        return tuple(batch)
+
+    @property
+    def reach(self) -> int:
+        """Bytes from the tensor's first element to its last, where it is not copied."""
+        return self.problem.layout.extent(self.problem.rows, self.problem.cols) * self.problem.itemsize
+
     def around(self, run: Run) -> Run:
         """The call for the original tensor from the one for its rows."""
         dim, copied = self.dim, self.copied
         if self.problem.layout.side_by_side or (dim == -1 and not copied):
             return run
 
+        size = self.result_size
+        strides = fresh_strides(size)
+
         def back(rows: Tensor) -> Tensor:
-            return rows.movedim(-1, dim).contiguous()
+            return laid_out(rows.movedim(-1, dim), size, strides)
 
         def moved(x: Tensor) -> Any:
             rows = x.movedim(dim, -1)
@@ -86,6 +103,20 @@ class View:
             return back(found) if isinstance(found, Tensor) else tuple(map(back, found))
 
         return moved
+
+
+def fresh_strides(size: Sequence[int]) -> tuple[int, ...]:
+    """The strides that torch gives to a new tensor."""
+    return tuple(prod(size[dim + 1 :]) for dim in range(len(size)))  # asking torch takes 10 ms the first time
+
+
+def laid_out(x: Tensor, size: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+    """The elements as a new tensor of a size has them, copied only where they are in another order.
+
+    `contiguous` alone leaves any strides to dimensions of size 1, and those decide what may be viewed as another dtype.
+    """
+    x = x.contiguous()
+    return x if x.shape == size and x.stride() == strides else x.as_strided(size, strides)
 
 
 def _row_stride(x: Tensor) -> int | None:

@@ -1,7 +1,6 @@
 """The measured winners that run time serves: where they are read from, merged, and looked up."""
 
 import os
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autotopk import registry, settings
-from autotopk.errors import ArtifactError, AutotopkWarning, BuildError
+from autotopk.errors import ArtifactError, BuildError, warn
 from autotopk.key import NEIGHBOUR_RADIUS, Bucket, TuningKey, bucket_of
 from autotopk.problem import Problem
 from autotopk.program import HostProgram
@@ -23,6 +22,10 @@ Row = tuple[Any, ...]
 
 Stored = tuple[Row, Callable[[Row], Winner]]
 """A winner as its row, and what makes it of that: of thousands a process serves few."""
+
+
+FEW_BUCKETS = 100
+"""So many winners are asked for their distance as fast as all buckets around a key are looked up."""
 
 
 class Winners:
@@ -56,10 +59,12 @@ class Winners:
     def near(self, key: TuningKey) -> Iterator[Winner]:
         """Those of other buckets within `NEIGHBOUR_RADIUS`, the nearest first.
 
-        Looks into the few hundred buckets that may hold one, however many winners there are.
+        Looks into the few hundred buckets that may hold one, however many winners there are, or into all where there
+        are fewer.
         """
         own = key.bucket()
-        buckets = (self._by_bucket.get(bucket, ()) for bucket in key.buckets_within(NEIGHBOUR_RADIUS) if bucket != own)
+        around = key.buckets_within(NEIGHBOUR_RADIUS) if len(self._by_bucket) > FEW_BUCKETS else self._by_bucket
+        buckets = (self._by_bucket.get(bucket, ()) for bucket in around if bucket != own)
         found = [stored for bucket in buckets for stored in bucket]
         distances = ((key.distance(TuningKey(*row[1:6])), at) for at, (row, _) in enumerate(found))
         heap = [one for one in distances if one[0] <= NEIGHBOUR_RADIUS]
@@ -96,10 +101,10 @@ def read_layers() -> dict[str, Winners]:
         try:
             found = artifact.contents(path)
         except ArtifactError as error:
-            warnings.warn(f"{NAMES[label]} cannot be used: {error}", AutotopkWarning, stacklevel=2)
+            warn(f"{NAMES[label]} cannot be used: {error}")
             continue
         if found.loss:
-            warnings.warn(f"{path}: {found.loss}", AutotopkWarning, stacklevel=2)
+            warn(f"{path}: {found.loss}")
         for row in found.rows:
             merged[row[0]].add(row, found.winner)
     return dict(merged)

@@ -49,9 +49,14 @@ def serves(candidate: Candidate, problem: Problem, device: Device, strategies: C
 
 
 def heuristics(problem: Problem, device: Device, strategies: Collection[str] | None = None) -> list[Candidate]:
-    """What each able strategy would run where nothing was measured."""
-    chosen = ((one, one.heuristic(problem, device)) for one in _able(problem, device, strategies))
-    return [strategy.candidate(config) for strategy, config in chosen if config is not None]
+    """What each able strategy would run where nothing was measured, as far as it runs here."""
+    chosen = [(one, one.heuristic(problem, device)) for one in _able(problem, device, strategies)]
+    return [
+        strategy.candidate(config)
+        for strategy, found in chosen
+        if found is not None
+        for config in _runnable([found], strategy, problem, device)
+    ]
 
 
 def program_of(candidate: Candidate, problem: Problem, device: Device) -> Program:

@@ -4,7 +4,6 @@ import importlib
 import multiprocessing
 import os
 import time
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from autotopk.candidate import Candidate
 from autotopk.device import Device
-from autotopk.errors import AutotopkWarning, BuildError, UnknownStrategyError, UnsupportedProblemError
+from autotopk.errors import BuildError, UnknownStrategyError, UnsupportedProblemError, warn
 from autotopk.identity import NOTHING, Identity
 from autotopk.kernel import KernelSource
 from autotopk.problem import Problem
@@ -185,7 +184,7 @@ class CompilePool:
         if not self._broken:
             self._broken = True
             message = f"kernels are compiled one by one from here on: {first_line(error)}"
-            warnings.warn(message, AutotopkWarning, stacklevel=2)
+            warn(message)
         return Compiled()
 
 

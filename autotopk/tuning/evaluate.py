@@ -15,7 +15,7 @@ from torch import topk as torch_topk
 from autotopk import registry
 from autotopk.candidate import Candidate
 from autotopk.device import device_of
-from autotopk.errors import AutotopkError
+from autotopk.errors import WrongAnswerError
 from autotopk.oracle.inputs import make, names_for
 from autotopk.oracle.reference import problems_with
 from autotopk.problem import Problem
@@ -33,10 +33,6 @@ WORST_SAMPLES = 3
 """Samples of each adversarial input."""
 
 Run = Callable[[Tensor], tuple[Tensor, Tensor]]
-
-
-class WrongAnswerError(AutotopkError):
-    """A candidate's result differs from torch.topk's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from autotopk.workloads import Workload
 Outcome = Literal["finished", "budget", "interrupted"]
 """Everything was done; the budget ended first; Ctrl-C."""
 
-WorkloadOutcome = Literal["tuned", "known", "partial", "failed", "skipped"]
-"""Raced now; decided by earlier runs; ended by budget or Ctrl-C before its race; not even torch.topk could be timed;
-not begun."""
+WorkloadOutcome = Literal["tuned", "confirmed", "known", "unclear", "partial", "failed", "skipped"]
+"""Raced now; an earlier run's winner, raced again with the same result; decided by earlier runs; too noisy to say;
+ended by budget or Ctrl-C before its race; not even torch.topk could be timed; not begun."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class Estimate:
 
     ratio: float
     margin: float
-    """Half width of the 95 % interval, as a fraction of the ratio."""
+    """How far the farther end of the 95 % interval is, as a fraction of the ratio."""
 
 
 def estimate(samples: Sequence[float], baseline: Sequence[float]) -> Estimate:
@@ -40,7 +40,7 @@ def estimate(samples: Sequence[float], baseline: Sequence[float]) -> Estimate:
     if not ratios:
         raise ValueError("no rounds, no estimate")
     middle, rank = median(ratios), _rank(len(ratios))
-    return Estimate(middle, (ratios[-1 - rank] - ratios[rank]) / (2 * middle))
+    return Estimate(middle, max(ratios[-1 - rank] - middle, middle - ratios[rank]) / middle)
 
 
 def separated(fast: Estimate, slow: Estimate) -> bool:

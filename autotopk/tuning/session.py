@@ -6,10 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from statistics import mean
 from uuid import uuid4
 
-from autotopk.candidate import Candidate
+from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import Device
 from autotopk.errors import AutotopkError, MeasurementError
 from autotopk.identity import Identity
@@ -24,7 +25,7 @@ from autotopk.tuning.search import Search, left
 from autotopk.tuning.worker import Worker
 from autotopk.tuning_db.records import Environment, Measurement, Stage, Status, Winner
 from autotopk.tuning_db.store import Store
-from autotopk.tuning_db.winners import Evidence, derive
+from autotopk.tuning_db.winners import Evidence, can_win, derive
 from autotopk.workloads import Workload
 
 SCREENING = 0.6
@@ -32,6 +33,12 @@ SCREENING = 0.6
 
 LEAST_ROUNDS = 3
 """Rounds of a race that no budget cuts off."""
+
+TRIES = 3
+"""Races before noise is put up with."""
+
+MAX_MARGIN = 0.1
+"""A wider one around torch.topk's time says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +85,8 @@ class Context:
     until: float
     """End of the run's budget, on the monotonic clock."""
     tell: Callable[[Event], None]
+    max_contention: float = 0.05
+    """Above it a time on a CPU is noise, see `contention`."""
 
     @property
     def baseline(self) -> str:
@@ -102,21 +111,28 @@ class Session:
     incumbent: Winner | None
     share_s: float
     """Device time that the workload may take."""
-    fallback: Candidate | None = None
-    """torch.topk as it is: always raced, so that a noisy screening leaves no winner that is slower."""
     neighbours: Sequence[Candidate] = ()
     """Winners of neighbours that are none of the candidates; measured too where any of those are."""
     strategies: Collection[str] | None = None
-    """Those that may be raced; by default all."""
+    """Those that may be raced; by default all. torch.topk is in any case."""
+    anew: bool = False
+    """As if nothing had been measured before."""
     statuses: dict[Candidate, Status] = field(default_factory=dict)
     """The turns taken in this run."""
 
     def __post_init__(self) -> None:
         self._begun = time.monotonic()
         self._busy_before = self.context.worker.busy_s
+        self.before = max((one.measurement.measured_at for one in self.evidence), default="")
+        """When the last measurement of earlier runs was taken, by the clock of whoever took it; empty without one."""
+        self._last = self.before
+        if self.anew:
+            self.evidence = []
         self._log = Log.of(self.evidence, self.context.baseline)
         self._identities: dict[Candidate, Identity] = {}
-        self._space = list(self.candidates)
+        self._space = list(dict.fromkeys([*self.candidates, TORCH_TOPK]))
+        self._noise: str | None = None
+        """What made the last race useless."""
         self._others = self._raced_before()
         """The best of what an earlier run found elsewhere; raced, but not measured anew where their code changed."""
 
@@ -132,19 +148,30 @@ class Session:
         if left(self._space, self._log.latest, limit):
             self._space += self.neighbours
             limit += len(self.neighbours)
-        first = [*self.neighbours, *self.first]
+        first = [TORCH_TOPK, *self.neighbours, *self.first]
         search = Search(self._space, known=self._log.ratios(), first=first, limit=limit)
         self.context.tell(WorkloadStarted(self.workload, self.index, len(self._space), search.left))
         fewest, _ = effort.rounds
-        if not search.left and self._log.decided(self._contenders(), fewest):
+        decided = not search.left and self._log.decided(self._contenders(), fewest)
+        unconfirmed = self._unconfirmed() if decided else []
+        if decided and (not unconfirmed or self._late(1.0)):
             return self.result("known")
         try:
-            self._screen(search)
-            failed = True
-            while failed and not self._log.decided(contenders := self._contenders(), fewest):
-                failed = self._race(contenders)  # a failure lets slower ones in
+            if unconfirmed:
+                self._race(unconfirmed)
+                if not self._noise and not self._unconfirmed():
+                    return self.result("confirmed")
+                if not self._noise:
+                    self._race(self._contenders())
+            else:
+                self._screen(search)
+                failed = True
+                while failed and not self._log.decided(contenders := self._contenders(), fewest):
+                    failed = self._race(contenders)  # a failure lets slower ones in
         except MeasurementError as error:
             return self.result("failed", str(error))
+        if self._noise:
+            return self.result("unclear", f"too noisy to say: {self._noise}")
         return self.result("tuned" if self._log.raced else "partial")
 
     def result(self, outcome: WorkloadOutcome, error: str | None = None) -> WorkloadResult:
@@ -154,7 +181,7 @@ class Session:
             outcome,
             candidates=len(self._space),
             measured=Counter(self.statuses.values()),
-            winner=next(iter(self._winners().values()), None),
+            winner=self._winner(),
             error=error,
             seconds=time.monotonic() - self._begun,
         )
@@ -208,6 +235,20 @@ class Session:
             if turns < len(asked):
                 return
 
+    def _unconfirmed(self) -> list[Candidate]:
+        """The winner and its runner-up, where two races of the winner do not agree yet; of torch.topk, the runner-up's.
+
+        What disturbed a race from its beginning to its end shows in another run alone.
+        """
+        winner = self._winner()
+        if winner is None:
+            return []
+        second = winner.runner_up if winner.runner_up in self._log.raced else None
+        decisive = second if winner.candidate == TORCH_TOPK else winner.candidate
+        if decisive not in self._identities or decisive in self._log.confirmed:
+            return []
+        return [one for one in dict.fromkeys((winner.candidate, second, TORCH_TOPK)) if one in self._identities]
+
     def _screened(self, candidate: Candidate, build: Build) -> Measurement:
         self._identities[candidate] = build.identity
         if build.status != "ok":
@@ -219,7 +260,9 @@ class Session:
             self._identities[candidate] = self._identity(candidate)
         seen = reply.value
         timed = self._timed(candidate, "screen", seen.samples_us, seen.baseline_us)
-        return replace(timed, cold=seen.cold, build_stats=build.stats)
+        timed = replace(timed, cold=seen.cold, build_stats=build.stats)
+        contended = self._contended(reply.contention)
+        return _noisy(timed, contended) if contended else timed
 
     def _identity(self, candidate: Candidate) -> Identity:
         """Of a program that ran just now."""
@@ -235,19 +278,40 @@ class Session:
         held = self.incumbent and self.incumbent.candidate
         return survivors(
             self._log.good(entrants),
-            keep=[one for one in entrants if one in (held, self.fallback)],
+            keep=[one for one in entrants if one in (held, TORCH_TOPK)],
             within=DROP if effort.retire else math.inf,
             limit=effort.contenders,
         )
 
     def _race(self, contenders: Sequence[Candidate]) -> bool:
-        """Race them, and say whether anyone failed."""
+        """Race them, again as long as it is too noisy to say who is faster than torch.topk; whether anyone failed."""
+        for _ in range(TRIES):
+            racing = [one for one in contenders if self.statuses.get(one, "ok") in ("ok", "noisy")]
+            raced, contention = self._run_race(racing)
+            self._noise = self._contended(contention) or _scatter(raced)
+            if self._noise is None:
+                self._record(self._with_slowdown(raced))
+                break
+            self._record([_noisy(one, self._noise) for one in raced])
+            if self._late(1.0):
+                break
+        return any(self.statuses.get(one, "ok") not in ("ok", "noisy") for one in contenders)
+
+    def _contended(self, share: float) -> str | None:
+        if share <= self.context.max_contention:
+            return None
+        return f"other processes had the cores {share:.0%} of the time"
+
+    def _run_race(self, contenders: Sequence[Candidate]) -> tuple[list[Measurement], float]:
+        """What a race says of those who finished it, and the contention of its mean turn."""
         fewest, most = self.context.effort.rounds
         race = Race(contenders, fewest, most, retire=self.context.effort.retire)
+        contention = []
         while order := race.next_round():
             times: dict[Candidate | None, float] = {}
             for one in order:
                 reply = self.context.worker.sample(self.problem, one)
+                contention.append(reply.contention)
                 if reply.value is not None:
                     times[one] = reply.value
                 elif one is None:
@@ -258,13 +322,12 @@ class Session:
             race.record(times)
             if race.rounds >= LEAST_ROUNDS and self._late(1.0):
                 break
-        self._record(self._with_slowdown([self._raced(one, *times) for one, times in race.results().items()]))
-        return any(self.statuses.get(one, "ok") != "ok" for one in contenders)
+        return [self._raced(one, *times) for one, times in race.results().items()], mean(contention or [0.0])
 
     def _raced(self, candidate: Candidate, samples: tuple[float, ...], baseline: tuple[float, ...]) -> Measurement:
-        screening = self._log.screened[candidate]
+        screening = self._log.screening(candidate)
         timed = self._timed(candidate, "race", samples, baseline)
-        return replace(timed, cold=screening.cold, build_stats=screening.build_stats)
+        return replace(timed, cold=screening.cold, build_stats=screening.build_stats) if screening else timed
 
     def _with_slowdown(self, raced: Sequence[Measurement]) -> list[Measurement]:
         """The winner's slow-down beside it; a winner that fails on an adversarial input makes place for the next."""
@@ -279,6 +342,9 @@ class Session:
                 return [*measurements.values(), replace(winner, adversarial_slowdown=reply.value)]
             self._record([self._failed(winner.candidate, "race", reply.status, reply.error)])
         return list(measurements.values())
+
+    def _winner(self) -> Winner | None:
+        return next(iter(self._winners().values()), None)
 
     def _winners(self, fresh: Iterable[Measurement] = ()) -> dict[str, Winner]:
         """The key's winner, if any, by uuid, as the database will derive it with the `fresh` measurements."""
@@ -316,8 +382,16 @@ class Session:
             identity=self._identities[candidate],
             stage=stage,
             status=status,
-            measured_at=datetime.now(UTC).isoformat(),
+            measured_at=self._now(),
         )
+
+    def _now(self) -> str:
+        """The time, or where a clock was set back, just after the last measurement: later ones count more."""
+        now = datetime.now(UTC)
+        if now.isoformat() <= self._last:
+            now = datetime.fromisoformat(self._last) + timedelta(microseconds=1)
+        self._last = now.isoformat()
+        return self._last
 
     def _record(self, measurements: Sequence[Measurement]) -> None:
         """Finished: from here on nothing loses it."""
@@ -332,3 +406,18 @@ class Session:
         """Whether this part of the workload's device time is used up, or the run's budget."""
         busy = self.context.worker.busy_s - self._busy_before
         return busy > share * self.share_s or time.monotonic() > self.context.until
+
+
+def _scatter(raced: Sequence[Measurement]) -> str | None:
+    """Whose times are too scattered to say whether the best is faster than torch.topk, if so."""
+    others = [one for one in raced if one.candidate != TORCH_TOPK and one.ratio is not None]
+    best = min(others, key=lambda one: one.ratio or math.inf, default=None)
+    if best is None or best.ratio is None or best.margin is None or best.margin <= MAX_MARGIN:
+        return None
+    if can_win(best) or best.ratio * (1 - best.margin) >= 1:
+        return None
+    return f"{best.candidate} took {best.ratio:.2f} times torch.topk's time, give or take {best.margin:.0%}"
+
+
+def _noisy(one: Measurement, why: str) -> Measurement:
+    return replace(one, status="noisy", error=why)

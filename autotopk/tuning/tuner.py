@@ -50,15 +50,16 @@ def tune(
     effort: Literal["quick", "full", "oracle"] = "quick",
     budget_s: float | None = None,
     strategies: Collection[str] | None = None,
+    force: bool = False,
     preload: Sequence[str] = (),
     timeout_s: float = 30.0,
     on_event: Callable[[Event], None] = lambda event: None,
 ) -> TuneReport:
     """Measure workloads, and publish the winners of everything measured so far.
 
-    What is finished is stored at once and never measured again while strategy, device and torch.topk stay the same:
-    after the budget's end, Ctrl-C or a kill, the same call goes on where it was. Processes are spawned, so a script
-    calls this below `if __name__ == "__main__"`.
+    What is finished is stored at once and not measured again while strategy, device and torch.topk stay the same, but
+    that the next run races each winner once more with its runner-up. After the budget's end, Ctrl-C or a kill, the
+    same call goes on where it was. Processes are spawned, so a script calls this below `if __name__ == "__main__"`.
 
     Args:
         workloads: what to measure; the first ones first.
@@ -68,7 +69,8 @@ def tune(
         device: where to measure, by default the first GPU, else the CPU.
         effort: "quick" screens briefly and races a few; "full" has more rounds; "oracle" races everything.
         budget_s: seconds of wall clock to end after; by default some for every workload, unlimited for "oracle".
-        strategies: names of those to measure, by default all.
+        strategies: names of those to measure beside torch.topk, by default all.
+        force: measure the workloads anew; what was measured before ceases to count as each of them is finished.
         preload: modules imported in every process, for strategies that register themselves.
         timeout_s: longest turn of one candidate.
         on_event: is called with every event.
@@ -77,7 +79,7 @@ def tune(
         DatabaseError: the tuning database cannot be opened or written.
         ArtifactError: the winners cannot be published, or would replace a file of somebody else's.
     """
-    begun = time.monotonic()
+    begun, contention = time.monotonic(), settings.max_contention()
     for module in preload:
         importlib.import_module(module)
     workloads = list(dict.fromkeys(workloads))
@@ -98,8 +100,8 @@ def tune(
     ):
         run = store.begin_run(model, environment, arguments)
         until = begun + (math.inf if budget_s is None else budget_s)
-        context = Context(model, environment, EFFORTS[effort], store, run, worker, pool, until, on_event)
-        tuning = TuningRun(context, workloads, strategies)
+        context = Context(model, environment, EFFORTS[effort], store, run, worker, pool, until, on_event, contention)
+        tuning = TuningRun(context, workloads, strategies, force)
         outcome = tuning.go()
         store.derive_winners(model.fingerprint)
         artifact.publish(store.winners(), winners_path)
@@ -115,6 +117,7 @@ class TuningRun:
     context: Context
     workloads: Sequence[Workload]
     strategies: Collection[str] | None
+    force: bool = False
     results: list[WorkloadResult] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -135,6 +138,8 @@ class TuningRun:
                 self._compile_ahead(index)
                 session = self._session(index, workload)
                 self._finish(index, session.run())
+                if self.force and session.before and self.results[-1].outcome == "tuned":
+                    self.context.store.discard(self.context.device.fingerprint, workload.key, session.before)
                 session = None
         except KeyboardInterrupt:
             outcome = "interrupted"
@@ -159,8 +164,8 @@ class TuningRun:
             evidence=prepared.evidence,
             candidates=list(space),
             first=near + rules + prepared.first,
-            fallback=next((one for one in rules if one.strategy == "torch_fallback"), None),
-            incumbent=incumbent,
+            incumbent=None if self.force else incumbent,
+            anew=self.force,
             neighbours=[one for one in near if one not in space][:NEIGHBOURS],
             strategies=self.strategies,
             share_s=(self.context.until - time.monotonic()) / (len(self.workloads) - index),
@@ -187,7 +192,8 @@ class TuningRun:
                 known = Log.of(prepared.evidence, self.context.baseline).latest
                 exhaustive = is_exhaustive(len(prepared.space), effort.trials)
                 sure = prepared.space if exhaustive else prepared.first[: effort.trials]
-                self.context.pool.submit(self._problem(workload), [one for one in sure if one not in known])
+                asked = [one for one in sure if self.force or one not in known]
+                self.context.pool.submit(self._problem(workload), asked)
 
     def _prepare(self, workload: Workload) -> "_Prepared":
         problem, device = self._problem(workload), self.context.device

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from types import TracebackType
@@ -17,9 +17,16 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 
 from autotopk.candidate import Candidate
-from autotopk.errors import BuildError, MeasurementError, UnknownStrategyError, UnsupportedProblemError
+from autotopk.errors import (
+    BuildError,
+    MeasurementError,
+    UnknownStrategyError,
+    UnsupportedProblemError,
+    WrongAnswerError,
+)
 from autotopk.problem import Problem
-from autotopk.tuning.evaluate import Evaluator, Screening, WrongAnswerError
+from autotopk.tuning.contention import CoreTime
+from autotopk.tuning.evaluate import Evaluator, Screening
 from autotopk.tuning.timing import first_line
 from autotopk.tuning_db.records import Status
 
@@ -44,6 +51,8 @@ class Reply(Generic[Value]):
     """Present where the status is "ok"."""
     error: str | None = None
     """First line of what went wrong."""
+    contention: float = 0.0
+    """Share of the turn in which the process wanted a core and had none, see `contention`; 0 where a GPU is timed."""
 
 
 class Worker:
@@ -118,7 +127,7 @@ class Worker:
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        arguments = (theirs, str(self._device), self._preload)
+        arguments = (theirs, str(self._device), torch.get_num_threads(), self._preload)
         process = context.Process(target=_serve, args=arguments, name="autotopk-worker", daemon=True)
         process.start()
         self._process = process
@@ -166,13 +175,14 @@ def live_with_parent() -> None:
         threading.Thread(target=watch, daemon=True, name="parent-watch").start()
 
 
-def _serve(connection: Connection, device_name: str, preload: Sequence[str]) -> None:
+def _serve(connection: Connection, device_name: str, threads: int, preload: Sequence[str]) -> None:
     """The process: one reply to each request, until the parent is gone."""
     live_with_parent()
     device = torch.device(device_name)
     evaluator: Evaluator | None = None
 
     def start() -> None:
+        torch.set_num_threads(threads)  # the parent's: winners of a CPU are for so many
         for module in preload:
             importlib.import_module(module)
         if device.type == "cuda":
@@ -186,14 +196,18 @@ def _serve(connection: Connection, device_name: str, preload: Sequence[str]) -> 
             torch.cuda.empty_cache()
         evaluator = Evaluator(problem, device)
 
-    connection.send(_outcome(start))
-    while True:
-        try:
+    with contextlib.suppress(EOFError, ConnectionError):  # the parent is gone
+        connection.send(_outcome(start))
+        while True:
             method, arguments = connection.recv()
-        except EOFError:
-            return
-        action = open_problem if method == "open" else getattr(evaluator, method)
-        connection.send(_outcome(action, *arguments))
+            action = open_problem if method == "open" else getattr(evaluator, method)
+            connection.send(_turn_on_cpu(action, *arguments) if device.type == "cpu" else _outcome(action, *arguments))
+
+
+def _turn_on_cpu(action: Callable[..., Value], *arguments: Any) -> Reply[Value]:
+    before = CoreTime.now()
+    reply = _outcome(action, *arguments)
+    return replace(reply, contention=CoreTime.now().contention_since(before))
 
 
 def _outcome(action: Callable[..., Value], *arguments: Any) -> Reply[Value]:

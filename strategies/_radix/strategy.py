@@ -73,15 +73,13 @@ class RadixStrategy(Strategy):
         return (one for one in points if one in shortlist or not wasteful(one, problem))
 
     def heuristic(self, problem: Problem, device: Device) -> Any | None:
-        """The usual configuration where the family suits, and its kernel is kept already or can be compiled here.
+        """The usual configuration where the family suits.
 
         None for rows so short and k so small that k rounds of masking are done sooner.
         """
         if problem.k * power_of_two(problem.cols) <= MASKED or not self.suits(problem, device):
             return None
-        config = self.usual(problem, device)
-        available = not self.reasons_unbuildable() or self.program(config, problem, device).is_cached(device.arch)
-        return config if available else None
+        return self.usual(problem, device)
 
     def program(self, config: Any, problem: Problem, device: Device) -> KernelProgram:
         """One block, or one cluster of them, for every row."""

@@ -127,12 +127,10 @@ class SplitRadix(Strategy):
         }
 
     def heuristic(self, problem: Problem, device: Device) -> SplitRadixConfig | None:
-        """Where rows are long and too few to fill the device; None else, and where no kernel can be had."""
+        """Where rows are long and too few to fill the device; None else."""
         if problem.rows >= device.processors or not _suits(problem):
             return None
-        config = self._usual(problem, device)
-        available = not self.reasons_unbuildable() or self.program(config, problem, device).is_cached(device.arch)
-        return config if available else None
+        return self._usual(problem, device)
 
     def _usual(self, problem: Problem, device: Device) -> SplitRadixConfig:
         capacity = min(max(power_of_two(4 * problem.k), 2048), most_capacity(problem, device))

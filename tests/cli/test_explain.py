@@ -1,9 +1,13 @@
 """`autotopk explain`: what would run, here and on devices that are elsewhere."""
 
 import json
+import re
 from pathlib import Path
 
+import pytest
+
 from autotopk.candidate import Candidate
+from autotopk.compilers import nvcc
 from autotopk.device import H100
 from autotopk.settings import user_winners_path
 from autotopk.tuning_db import artifact
@@ -32,6 +36,16 @@ def test_flags_reach_the_problem(cli: Cli) -> None:
     told = json.loads(cli("explain", *SMALL, "--device", "cpu", "--smallest", "--unsorted", "--json").stdout)
     assert not told["problem"]["largest"]
     assert not told["problem"]["sorted"]
+
+
+def test_what_cannot_be_built_is_not_said_to_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTOPK_SHIPPED", "1")
+    monkeypatch.setattr(nvcc, "reasons_missing", lambda: ["nvcc is not found (get it)"])
+    told = cli("explain", "--rows", "64", "--cols", "8192", "-k", "256", "--device", "H100").stdout
+    assert "  runs torch_fallback" in told
+    assert re.search("not block_radix .* measured at 64x8192 k=256 .*: cannot be built here: nvcc is not found", told)
+    assert told.endswith("not here: what can be built follows the compilers and the kernel cache of this machine\n")
+    assert "not here" not in cli("explain", *SMALL, "--device", "cpu").stdout
 
 
 def test_device_of_another_machine_by_part_of_its_name(cli: Cli) -> None:

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from autotopk.cli.progress_bar import ProgressBar
+from autotopk.candidate import Candidate
+from autotopk.cli.progress_bar import ProgressBar, _told
 from autotopk.cli.tables import times_faster
 from autotopk.device import H100
 from autotopk.tuning.events import (
@@ -25,7 +26,7 @@ WORKLOAD = Workload(64, 1024, 8)
 TUNED = WorkloadResult(WORKLOAD, "tuned", 4, {"ok": 3, "wrong": 1}, winner(), seconds=2.0)
 FAILED = WorkloadResult(WORKLOAD, "failed", error="no [luck]\x1b[2J")
 EVENTS: list[Event] = [
-    TuneStarted(GPU, "aten", 2, 90.0, {"block_radix": ["no nvcc: install autotopk[nvcc]", "no g++"]}),
+    TuneStarted(GPU, "aten", 2, 90.0, {"block_radix": ["no nvcc [yet]", "no g++"]}),
     WorkloadStarted(WORKLOAD, 0, 4, 4),
     CandidateMeasured(WORKLOAD, measurement(), 1),
     WorkloadFinished(TUNED, 0, 61.0),
@@ -47,13 +48,28 @@ def shown(*, terminal: bool) -> str:
 def test_lines_without_a_terminal() -> None:
     assert shown(terminal=False).splitlines() == [
         f"tuning 2 workloads on {GPU.fingerprint}, within 90 s",
-        "block_radix steps aside, but for kernels compiled before: no nvcc: install autotopk[nvcc]; no g++",
+        "block_radix steps aside, but for kernels compiled before: no nvcc [yet]; no g++",
         (
             "[1/2] 64x1024 k=8 float32 sorted: tuned, masked_argmax block=1024 warps=4 2.5 us, 4.00x faster, "
             "4 tried in 2.0 s; about 61 s left"
         ),
         "[2/2] 64x1024 k=8 float32 sorted: failed, no [luck]\\x1b[2J",
     ]
+
+
+def test_one_workload_is_one() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    with ProgressBar(console) as bar:
+        bar.tuner_event(TuneStarted(GPU, "aten", 1, None, {}))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == f"tuning 1 workload on {GPU.fingerprint}\n"
+
+
+def test_torchs_own_is_kept() -> None:
+    own = replace(winner(), candidate=Candidate("torch_fallback", '{"chunk":0,"method":"topk"}'), ratio=1.16)
+    told = _told(WorkloadResult(WORKLOAD, "tuned", 4, {"ok": 3}, own, seconds=2.0))
+    assert told.startswith("64x1024 k=8 float32 sorted: tuned, kept torch.topk: nothing was faster, 2.5 us, 3 tried")
+    assert "slower" not in told
 
 
 def test_bar_on_a_terminal() -> None:

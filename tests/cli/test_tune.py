@@ -20,8 +20,8 @@ def test_prints_winners_and_where_they_are(tuned: tuple[Path, str]) -> None:
     cache, output = tuned
     assert "no GPU in use" in output
     for order in ("sorted", "unsorted"):
-        assert re.search(rf"4x256 k=8 float32 {order} +torch_fallback", output)
-    assert re.search(r"\d\.\d\dx (faster|slower)|same", output)
+        assert re.search(rf"4x256 k=8 float32 {order} +(torch_fallback|kept torch.topk: nothing was faster)", output)
+    assert re.search(r"\d\.\d\dx (faster|slower)|same|kept", output)
     assert str(cache / "winners.sqlite") in output
     assert str(cache / "tuning.sqlite") in output
     assert {winner.device for winner in artifact.read(cache / "winners.sqlite")} == {cpu_device()}
@@ -32,6 +32,18 @@ def test_goes_on_from_what_is_kept(cli: Cli, tuned_cache: Path) -> None:
     told = cli("tune", *SMALL, "--budget", "30", "--device", "cpu")
     assert "known" in told.stderr
     assert len(json.loads(cli("show", "--all", "--json").stdout)) == before
+
+
+def test_report_as_json(tmp_path: Path) -> None:
+    """Alone on standard output; the progress is on standard error."""
+    told = process("tune", *SMALL, "--budget", "30", "--device", "cpu", "--json", cache=tmp_path)
+    report = json.loads(told.stdout)
+    assert report["outcome"] == "finished"
+    assert [(one["workload"]["rows"], one["outcome"]) for one in report["results"]] == [(4, "tuned")] * 2
+    assert report["results"][0]["winner"]["device"]["name"] == cpu_device().name
+    assert report["counts"] == {"ok": sum(one["measured"]["ok"] for one in report["results"])}
+    assert report["winners_path"] == str(tmp_path / "winners.sqlite")
+    assert "[2/2] " in told.stderr
 
 
 def test_database_may_be_elsewhere(cli: Cli, tmp_path: Path, cache_dir: Path) -> None:
@@ -112,3 +124,26 @@ def test_interrupt_keeps_what_is_measured(tmp_path: Path) -> None:
     assert "interrupted" in output
     assert "the same command again goes on from here" in output
     assert len(artifact.read(tmp_path / "winners.sqlite")) >= 1
+
+
+def test_a_dropped_winner_is_gone_until_it_is_tuned_again(cli: Cli, tuned_cache: Path) -> None:
+    shape = ("--rows", "4", "--cols", "256", "-k", "8", "--device", "cpu")
+    told = cli("drop", *shape, "--order", "any")
+    assert "dropped 4x256 k=8 float32 unsorted" in told.stdout
+    assert [one["key"]["sorted"] for one in json.loads(cli("show", "--json").stdout)] == [True]
+    assert [winner.key.sorted for winner in artifact.read(tuned_cache / "winners.sqlite")] == [True]
+    assert "nothing that counts was measured" in cli("drop", *shape, "--order", "any", code=2).stderr
+    assert "say whose winners" in cli("drop", code=2).stderr
+    before = len(json.loads(cli("show", "--all", "--json").stdout))
+    assert "tuned" in cli("tune", *shape, "--budget", "30").stderr
+    assert len(json.loads(cli("show", "--all", "--json").stdout)) > before
+    assert len(json.loads(cli("show", "--json").stdout)) == 2
+
+
+def test_force_measures_anew(cli: Cli, tuned_cache: Path) -> None:
+    before = json.loads(cli("show", "--all", "--json").stdout)
+    told = cli("tune", *SMALL, "--force", "--budget", "30", "--device", "cpu")
+    assert "known" not in told.stderr
+    after = json.loads(cli("show", "--all", "--json").stdout)
+    screened = [sum(one["stage"] == "screen" for one in all_) for all_ in (before, after)]
+    assert screened[1] == 2 * screened[0]

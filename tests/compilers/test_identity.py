@@ -1,5 +1,6 @@
 """What is measured is known by the code that runs, and not by its name, its comments or where it was compiled."""
 
+import re
 import struct
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,7 @@ from autotopk.identity import python_digest
 from autotopk.kernel import Kernel, Parameter
 from autotopk.problem import Problem
 from autotopk.program import Extent, HostProgram, KernelProgram
-from tests.compilers.test_cache import KERNEL, CountingSource
+from tests.compilers.small_sources import KERNEL, CountingSource
 
 SOURCE = '''
 class C:
@@ -124,13 +125,18 @@ def test_operators_are_known_by_their_file() -> None:
     assert HostProgram(torch.sort).identity(problem, 0).code != codes["topk"]
 
 
-def masking(**changes: Any) -> str:
-    """The cache key of a kernel of masked_argmax, with another of its source's fields."""
+def masking_source() -> TritonSource:
+    """A kernel of masked_argmax."""
     strategy, problem = registry.get("masked_argmax"), Problem.contiguous(64, 128, 5)
     program = strategy.program(strategy.shortlist(problem, H100)[0], problem, H100)
     assert isinstance(program, KernelProgram)
     assert isinstance(program.sources[0], TritonSource)
-    return replace(program.sources[0], **changes).cache_key()
+    return program.sources[0]
+
+
+def masking(**changes: Any) -> str:
+    """The cache key of that kernel, with another of its source's fields."""
+    return replace(masking_source(), **changes).cache_key()
 
 
 def test_cached_kernels_are_named_for_their_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,3 +152,33 @@ def test_cached_kernels_are_named_for_their_compiler(monkeypatch: pytest.MonkeyP
     assert len(keys) == len(SWITCHES) + 1
     monkeypatch.setenv("TRITON_CACHE_DIR", "/elsewhere")
     assert masking() == before
+
+
+HARMLESS = (
+    r"AMDGCN_.*|TRITON_HIP_.*|TRITON_LIBHIP_PATH",  # for GPUs of another make
+    r".*DUMP.*|TRITON_FRONT_END_DEBUGGING|TRITON_PRINT_AUTOTUNING|TRITON_PROTON_.*|TRITON_PROFILE_.*",  # reports
+    r"TRITON_(HOME|CACHE_.*|REDIS_.*|REMOTE_CACHE_BACKEND|STORE_BINARY_ONLY|ALWAYS_COMPILE)",  # its own cache
+    r"CC|TRITON_CUDA(CRT|RT)_PATH|TRITON_LIBCUDA_PATH|TRITON_(CUOBJDUMP|NVDISASM)_PATH",  # programs beside the compiler
+    r"TRITON_BUILD_.*|TRITON_INTERPRET|TRITON_ALLOW_NON_CONSTEXPR_GLOBALS|TRITON_DEBUG",  # not for `triton.compile`
+    r"TRITON_ENABLE_(NVTX|HW_TRACE|LLVM_DEBUG|PYTHON_STACKTRACE)|USE_IR_LOC",  # names and line numbers
+)
+
+
+@pytest.mark.compile
+def test_every_switch_of_triton_is_known() -> None:
+    """A later Triton's further variables fail here: each decides about machine code, or does not."""
+    text = (Path(pytest.importorskip("triton").__file__).parent / "knobs.py").read_text()
+    found = set(re.findall(r'env_\w+(?:\[[^\]]*\])?\("([A-Z][A-Z0-9_]*)"', text))
+    found |= {f"TRITON_{tool.upper().replace('-', '_')}_PATH" for tool in re.findall(r'env_nvidia_tool\("(.*?)"', text)}
+    assert {"TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH", "DISABLE_PTXAS_OPT"} <= found
+    assert {name for name in found - set(SWITCHES) if not any(re.fullmatch(one, name) for one in HARMLESS)} == set()
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("switch", ["DISABLE_PTXAS_OPT", "TRITON_DISABLE_LINE_INFO"])
+def test_a_switch_that_makes_other_code_makes_another_name(switch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = masking_source()
+    name, code = before.cache_path(90), before.compile(90).code
+    monkeypatch.setenv(switch, "1")
+    assert before.compile(90).code != code
+    assert before.cache_path(90) != name

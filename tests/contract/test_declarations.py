@@ -23,7 +23,7 @@ from autotopk.program import MAX_SCRATCH_BYTES, HostProgram, KernelProgram
 from autotopk.runtime import dispatch
 from autotopk.strategies._radix import strategy as radix
 from autotopk.strategy import KNOB_TYPES, Features, Strategy, _declared
-from autotopk.tuning.candidates import candidates, unbuildable
+from autotopk.tuning.candidates import candidates, heuristics, unbuildable
 from autotopk.workloads import tagged
 
 OLD_GPU = Device("cuda", "NVIDIA Tesla T4", (7, 5), 40, 4 << 20, 15, 64 << 10)
@@ -292,8 +292,11 @@ def test_without_a_compiler_only_kept_kernels_are_served_and_tuned(
     strategy = registry.get(name)
     assert isinstance(strategy, radix.RadixStrategy)
     assert not strategy.reasons_unable(problem, H100)
-    assert strategy.heuristic(problem, H100) is None
-    assert candidates(problem, H100, [name]) == []
+    with pytest.warns(AutotopkWarning, match=f"{name} cannot be built here"):
+        choice = dispatch.choose(problem, H100)
+    assert choice.strategy.name not in TILELANG
+    assert any(reason.startswith(f"{name}: cannot be built here: no compiler") for reason in choice.rejected)
+    assert candidates(problem, H100, [name]) == heuristics(problem, H100, [name]) == []
     assert unbuildable([problem], H100, [name, "torch_fallback"]) == {name: ["no compiler"]}
     assert unbuildable([problem], cpu_device(), [name]) == {}
     usual = strategy.usual(problem, H100)

@@ -2,16 +2,21 @@
 
 import json
 import re
+import shlex
+import tomllib
 from pathlib import Path
 from statistics import geometric_mean
 
 import pytest
 
 import autotopk
+from autotopk.cli.doctor import TESTED
+from autotopk.compilers import nvcc, tilelang
 from scripts import figures
 from tests.packaging.processes import ROOT, Python
 
 README = (ROOT / "README.md").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 @pytest.mark.parametrize("file", sorted(ROOT.glob("docs/figures/*.json")), ids=lambda file: file.stem)
@@ -37,8 +42,48 @@ def test_every_variable_is_documented() -> None:
     assert not {variable for variable in read if f"| `{variable}" not in README}
 
 
+def requirement(text: str) -> str:
+    """Without its spaces and its marker."""
+    return text.partition(";")[0].replace(" ", "")
+
+
+PAGES = [README, *(page.read_text() for page in ROOT.glob("docs/*.md")), f"`{nvcc.INSTALL}`", f"`{tilelang.INSTALL}`"]
+INSTALLATIONS = sorted(
+    {command for page in PAGES for command in re.findall(r"pip install ([^`\n]*?) *(?:#|`|$)", page)}
+)
+
+
+@pytest.mark.parametrize("command", INSTALLATIONS)
+def test_what_is_to_be_installed_is_declared(command: str) -> None:
+    """From a clone with extras that it has, or what an extra asks for; autotopk itself is on no index."""
+    extras = PROJECT["optional-dependencies"]
+    declared = {requirement(one) for extra in extras.values() for one in extra}
+    for word in shlex.split(command):
+        clone = re.fullmatch(r"\.(?:\[([a-z,]+)\])?", word)
+        if clone:
+            assert {*filter(None, (clone[1] or "").split(","))} <= {*extras}
+        else:
+            assert requirement(word) in declared
+
+
+def test_installations_are_found() -> None:
+    assert {".", '".[nvcc]"', '"tilelang>=0.1.15"'} <= {*INSTALLATIONS}
+
+
+def test_versions_that_were_tested() -> None:
+    """The oldest are the bounds, the newest the constraints, and the README says both."""
+    asked = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["tilelang"]]
+    constraints = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines()[1:])
+    for name, (oldest, newest) in TESTED.items():
+        assert f"{name}>={oldest}" in map(requirement, asked)
+        assert f"{constraints[name]}.".startswith(f"{newest}.")
+    said = " ".join(README.split())
+    assert "Tested with torch 2.10 to 2.13, Triton 3.6 and 3.7 and TileLang 0.1.15." in said
+    assert list(TESTED.values()) == [("2.10", "2.13"), ("3.6", "3.7"), ("0.1.15", "0.1.15")]
+
+
 def test_every_command_exists(python: Python) -> None:
-    commands = set(re.findall(r"^\$ (?:\w+=\S+ )?autotopk (\w+)", README, re.MULTILINE))
-    assert "tune" in commands
+    commands = set(re.findall(r"^\$ (?:\w+=\S+ )?autotopk ([\w-]+)", README, re.MULTILINE))
+    assert {"tune", "--install-completion"} <= commands
     known = python("-m", "autotopk", "--help", path=(ROOT,)).stdout
     assert not {command for command in commands if f" {command} " not in known}

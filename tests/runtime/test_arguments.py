@@ -8,25 +8,29 @@ import pytest
 import torch
 
 import autotopk
+from tests.runtime.conftest import Planted
 from tests.runtime.same import check, outcome, unwarned
 
 pytestmark = [unwarned, pytest.mark.usefixtures("backend")]
 
 
 def test_signature() -> None:
+    """As torch.topk's; `input` and `k` have defaults because the input may come by another name."""
     parameters = inspect.signature(autotopk.topk).parameters
     assert [(name, parameter.default) for name, parameter in parameters.items()] == [
-        ("input", inspect.Parameter.empty),
-        ("k", inspect.Parameter.empty),
+        ("input", None),
+        ("k", None),
         ("dim", -1),
         ("largest", True),
         ("sorted", True),
         ("out", None),
+        ("aliases", inspect.Parameter.empty),
     ]
     assert parameters["out"].kind is inspect.Parameter.KEYWORD_ONLY
 
 
 X = torch.randn(4, 9)
+
 
 ASKED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "k too large": ((X, 10), {}),
@@ -57,6 +61,8 @@ ASKED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "uint16 input": ((torch.zeros(4, 9, dtype=torch.uint16), 2), {}),
     "float8 input": ((X.to(torch.float8_e4m3fn), 2), {}),
     "sparse input": ((X.to_sparse(), 2), {}),
+    "compressed input": ((X.to_sparse_csr(), 2), {}),
+    "mkldnn input": ((X.to_mkldnn(), 2), {}),
     "list input": (([1.0, 2.0], 1), {}),
     "numpy input": ((X.numpy(), 1), {}),
     "None input": ((None, 1), {}),
@@ -78,6 +84,13 @@ ASKED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "out with k too large": ((X, 10), {"out": (torch.empty(4, 2), torch.empty(4, 2, dtype=torch.int64))}),
     "named, k float": ((), {"input": X, "k": 2.0}),
     "named, dim out of range": ((), {"input": X, "k": 2, "dim": 7}),
+    "axis out of range": ((), {"x": X, "k": 2, "axis": 7}),
+    "axis None": ((X, 2), {"axis": None}),
+    "input by two names": ((), {"input": X, "x": X, "k": 2}),
+    "input by position and by name": ((X, 2), {"x": X}),
+    "dim by two names": ((X, 2), {"dim": 1, "axis": 1}),
+    "unknown name": ((X, 2), {"stable": True}),
+    "a name of another operator": ((X, 2), {"keepdims": True}),
 }
 
 
@@ -97,7 +110,8 @@ NO_CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "no k": ((X,), {}),
     "out by position": ((X, 2, 0, True, True, None), {}),
     "k twice": ((X, 2), {"k": 2}),
-    "unknown name": ((X, 2), {"stable": True}),
+    "dim by position and by name": ((X, 2, 0), {"axis": 0}),
+    "other names alone": ((), {"x": X, "axis": 0}),
 }
 
 
@@ -106,3 +120,18 @@ def test_same_exception_for_what_is_no_call(asked: str) -> None:
     arguments, named = NO_CALLS[asked]
     for function in (torch.topk, autotopk.topk):
         assert outcome(function, *arguments, **named)[0] is TypeError
+
+
+@pytest.mark.parametrize("name", ["input", "x", "a", "x1"])
+@pytest.mark.parametrize("axis", ["dim", "axis"])
+@pytest.mark.parametrize("dim", [0, -1])
+def test_names_of_numpy(name: str, axis: str, dim: int) -> None:
+    call: dict[str, Any] = {name: X, "k": 2, axis: dim, "largest": False}
+    assert all(map(torch.equal, autotopk.topk(**call), torch.topk(**call)))
+
+
+@pytest.mark.parametrize("name", ["input", "x"])
+def test_names_of_numpy_are_answered_by_the_chosen_strategy(name: str, planted: Planted) -> None:
+    call: dict[str, Any] = {name: X}
+    autotopk.topk(**call, k=2, axis=0)
+    assert planted.answers == 1

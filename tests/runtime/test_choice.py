@@ -10,12 +10,17 @@ import torch
 import autotopk
 from autotopk import registry
 from autotopk.candidate import Candidate
+from autotopk.compilers import nvcc
 from autotopk.device import H100, cpu_device
+from autotopk.files import write_atomically
 from autotopk.identity import NOTHING, Identity
 from autotopk.key import TuningKey
 from autotopk.problem import Problem
+from autotopk.runtime import dispatch
+from autotopk.runtime.state import default
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Winner
+from autotopk.workloads import tagged
 from tests.runtime.conftest import Planted
 from tests.runtime.same import check, unwarned
 from tests.runtime.winners import CHUNKED, FIRST_CALLS, SORT, environment, python, winner
@@ -90,6 +95,39 @@ def test_forcing_an_unknown_strategy_costs_a_warning(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("AUTOTOPK_STRATEGY", "no_such")
     with pytest.warns(autotopk.AutotopkWarning, match="no strategy 'no_such'; installed: .*torch_fallback"):
         check(torch.randn(4, 9), 3)
+
+
+def test_nothing_is_chosen_that_cannot_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the shipped winners, neither compilers nor kernels: one warning a family, which says what is missing."""
+    monkeypatch.setenv("AUTOTOPK_SHIPPED", "1")
+    monkeypatch.setattr(nvcc, "reasons_missing", lambda: ["nvcc is not found (get it)"])
+    autotopk.reload()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        choices = [dispatch.choose(workload.problem("cuda"), H100) for workload in tagged("seeds")]
+    assert {choice.strategy.name for choice in choices} == {"lane_merge", "torch_fallback"}
+    passed_over = [str(one.message) for one in caught if "cannot be built here" in str(one.message)]
+    assert sorted(message.split()[0] for message in passed_over) == ["block_radix", "cluster_radix"]
+    assert all("nvcc is not found (get it)" in message for message in passed_over)
+    reasons = [reason for choice in choices for reason in choice.rejected]
+    assert any(
+        "measured at 64x8192 k=256" in one and "cannot be built here: nvcc is not found" in one for one in reasons
+    )
+
+
+def test_kernels_that_are_kept_are_chosen_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTOPK_SHIPPED", "1")
+    monkeypatch.setattr(nvcc, "reasons_missing", lambda: ["no nvcc"])
+    autotopk.reload()
+    problem = Problem.contiguous(64, 8192, 256)
+    strategy = registry.get("block_radix")
+    winner = default.winners(H100).exact(TuningKey.of(problem))
+    assert winner is not None
+    config = strategy.parse_config(winner.candidate.config)
+    for source in strategy.program(config, problem, H100).sources:
+        write_atomically(source.cache_path(H100.arch), b"kept")
+    choice = dispatch.choose(problem, H100)
+    assert (choice.step, choice.strategy.name, choice.rejected) == ("exact", "block_radix", ())
 
 
 def test_nearest_winner_wins(user_winners: Path) -> None:
@@ -209,6 +247,7 @@ def test_misses_are_written_only_when_asked(tmp_path: Path, cache_dir: Path) -> 
 def test_sixteen_first_calls_at_once(cache_dir: Path, tuned: bool) -> None:
     """No error, and no warning but the documented one."""
     if tuned:
-        artifact.publish([winner(64, 1024, 16, CHUNKED)], cache_dir / "winners.sqlite")
+        one_thread = replace(cpu_device(), processors=1)
+        artifact.publish([winner(64, 1024, 16, CHUNKED, device=one_thread)], cache_dir / "winners.sqlite")
     said = python(FIRST_CALLS, environment(cache_dir, DEVICE="cpu"))
     assert said.splitlines() == ["[]" if tuned else "['AutotopkWarning: nothing like']"] * 16

@@ -250,11 +250,60 @@ def test_gradients() -> None:
     assert (tangent == 1).all()
 
 
+def outputs(rows: int, k: int) -> tuple[Tensor, Tensor]:
+    return torch.zeros(rows, k, device="cuda"), torch.zeros(rows, k, dtype=torch.int64, device="cuda")
+
+
 def test_out() -> None:
-    x = rows(64, 128)
-    out = (torch.empty(64, 5, device="cuda"), torch.empty(64, 5, dtype=torch.int64, device="cuda"))
+    """Plain outputs are written by the kernel itself: nothing is allocated."""
+    x, out = rows(64, 128), outputs(64, 5)
     autotopk.topk(x, 5, out=out)
     assert not problems_with(x, *out, 5)
+    before = torch.cuda.memory_stats()["allocation.all.allocated"]
+    autotopk.topk(x.neg_(), 5, out=out)
+    assert torch.cuda.memory_stats()["allocation.all.allocated"] == before
+    assert not problems_with(x, *out, 5)
+
+
+def test_out_of_every_kind() -> None:
+    """Misaligned, strided, along another dimension, inside the input."""
+    x = rows(64, 128)
+    values, indices = torch.zeros(70, 9, device="cuda"), torch.zeros(70, 9, dtype=torch.int64, device="cuda")
+    for out in (
+        (values.view(-1)[1:321].view(64, 5), indices.view(-1)[1:321].view(64, 5)),
+        (values[3:67, 2:7], indices[3:67, 2:7]),
+    ):
+        autotopk.topk(x, 5, out=out)
+        assert not problems_with(x, out[0].contiguous(), out[1].contiguous(), 5)
+    across = outputs(5, 128)
+    autotopk.topk(x, 5, 0, out=across)
+    assert not problems_with(x, *across, 5, dim=0)
+    overwritten = x.clone()
+    inside = overwritten.view(-1)[8:328].view(64, 5), outputs(64, 5)[1]
+    autotopk.topk(overwritten, 5, out=inside)
+    assert not problems_with(x, *inside, 5)
+
+
+def test_out_in_a_graph() -> None:
+    x, out = rows(37, 90), outputs(37, 6)
+    autotopk.topk(x, 6, out=out)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        autotopk.topk(x, 6, out=out)
+    for seed in range(3):
+        x.copy_(inputs.make("ties", 37, 90, 6, x.dtype, "cuda", seed))
+        graph.replay()
+        torch.cuda.synchronize()
+        assert not problems_with(x, *out, 6)
+
+
+def test_a_trace_holds_at_every_size() -> None:
+    traced = torch.jit.trace(lambda x: tuple(autotopk.topk(x, 5)), rows(64, 128))
+    for shape in ((64, 128), (3, 9), (2, 5000)):
+        x = rows(*shape)
+        values, indices = traced(x)
+        assert not problems_with(x, values, indices, 5)
 
 
 def test_special_values() -> None:

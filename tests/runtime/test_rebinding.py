@@ -10,6 +10,8 @@ import torch, autotopk, warnings
 warnings.simplefilter("ignore")
 plain = torch.topk
 torch.topk = autotopk.topk
+from autotopk.strategies.torch_fallback import chunked
+print(chunked.topk is plain)
 for x, k in ((torch.randn(4, 9), 3), (torch.randn(()), 1), (torch.randn(3, 0), 0), (torch.randn(2, 5000), 20)):
     assert all(map(torch.equal, torch.topk(x, k), plain(x, k)))
     assert torch.equal(autotopk.topk_indices(x, k), plain(x, k).indices.to(torch.int32))
@@ -26,8 +28,22 @@ except RuntimeError as error:
 """
 
 
+WRAPPED = """
+import autotopk, torch, warnings  # autotopk does not see torch.topk before the first call
+warnings.simplefilter("ignore")
+plain = torch.topk
+torch.topk = lambda *arguments, **keywords: autotopk.topk(*arguments, **keywords)
+x = torch.randn(4, 9)
+print(all(map(torch.equal, torch.topk(x, 3), plain(x, 3))), torch.topk(torch.randn(()), 1).values.shape)
+"""
+
+
+def test_torch_topk_may_be_wrapped_around_ours_before_its_first_use(tmp_path: Path) -> None:
+    assert python(WRAPPED, environment(tmp_path / "cache")) == "True torch.Size([])\n"
+
+
 def test_torch_topk_may_be_bound_to_ours(tmp_path: Path) -> None:
     """With a winner of chunks, which calls torch's own."""
     path = tmp_path / "winners.sqlite"
     artifact.publish([winner(2, 5000, 20, CHUNKED)], path)
-    assert python(REBOUND, environment(tmp_path / "cache", AUTOTOPK_DB=str(path))) == "True\n"
+    assert python(REBOUND, environment(tmp_path / "cache", AUTOTOPK_DB=str(path))) == "True\nTrue\n"

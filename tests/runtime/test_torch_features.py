@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import autotopk
 from tests.runtime.conftest import Planted
-from tests.runtime.same import unwarned
+from tests.runtime.same import outcome, unwarned
 
 pytestmark = [unwarned, pytest.mark.usefixtures("backend")]
 
@@ -249,6 +249,18 @@ def test_nested_and_sparse_go_to_torch() -> None:
     with pytest.raises(NotImplementedError) as found:
         autotopk.topk(nested, 2)
     assert str(found.value)[:60] == str(expected.value)[:60]
+
+
+@pytest.mark.skipif(not hasattr(Tensor, "has_names"), reason="this torch has no named tensors")
+@pytest.mark.filterwarnings("ignore:Named tensors")
+def test_named_tensors_go_to_torch() -> None:
+    """What it cannot do with them it says in its own name."""
+    x = matrix()
+    named = x.rename("rows", "cols")  # type: ignore[attr-defined,unused-ignore]
+    for topk in (autotopk.topk, autotopk.topk_indices):
+        assert outcome(topk, named, 3) == outcome(torch.topk, named, 3)
+    with pytest.raises(ValueError, match="goes to torch"):
+        autotopk.explain(named, 3)
 
 
 def test_copies_and_pickles() -> None:

@@ -25,10 +25,11 @@ def winners(keys: list[TuningKey]) -> Winners:
     return known
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_near_and_alike(seed: int) -> None:
+@pytest.mark.parametrize("count", [1, 60, 400])
+@pytest.mark.parametrize("seed", range(10))
+def test_near_and_alike(seed: int, count: int) -> None:
     draw = random.Random(seed)
-    keys = list({drawn(draw, ["float32", "int64"]): None for _ in range(400)})
+    keys = list({drawn(draw, ["float32", "int64"]): None for _ in range(count)})
     known = winners(keys)
     for asked in [*keys[:20], *(drawn(draw, ["float32", "int64"]) for _ in range(20))]:
         alike = [one for one in keys if one != asked and one.bucket() == asked.bucket()]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from autotopk.candidate import Candidate
+from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import Device, cpu_device
 from autotopk.identity import Identity
 from autotopk.problem import Problem
@@ -37,12 +37,16 @@ def config(method: str = "topk", chunk: int = 0) -> str:
 
 @dataclass
 class ReplayWorker(Worker):
-    """Times in microseconds by configuration, 100 for torch.topk and where nothing is said, with 0.1 % of noise."""
+    """Times in microseconds by configuration, 100 where nothing is said, with 0.1 % of noise."""
 
     times: Mapping[str, float] = field(default_factory=dict)
     screen_status: Mapping[str, Status] = field(default_factory=dict)
     race_status: Mapping[str, Status] = field(default_factory=dict)
     worst_status: Mapping[str, Status] = field(default_factory=dict)
+    others: float = 100.0
+    """Microseconds of every candidate but torch.topk of which nothing is said."""
+    contention: float = 0.0
+    """Of every turn."""
     busy_each_s: float = 0.0
     """Device time that a turn seems to take."""
     turns: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -64,7 +68,8 @@ class ReplayWorker(Worker):
         return self._reply("worst", candidate, self.worst_status, 1.5)
 
     def _time(self, candidate: Candidate | None) -> float:
-        level = 100.0 if candidate is None else self.times.get(candidate.config, 100.0)
+        known = 100.0 if candidate in (None, TORCH_TOPK) else self.others
+        level = known if candidate is None else self.times.get(candidate.config, known)
         return level * self._random.lognormvariate(0, 0.001)
 
     def _reply(
@@ -74,7 +79,8 @@ class ReplayWorker(Worker):
         self.turns[method, name] += 1
         self.busy_s += self.busy_each_s
         status = statuses.get(name, "ok")
-        return Reply(status, value) if status == "ok" else Reply(status, error="planted")
+        value = value if status == "ok" else None
+        return Reply(status, value, None if status == "ok" else "planted", self.contention)
 
 
 class InstantPool(CompilePool):

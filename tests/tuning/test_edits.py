@@ -32,7 +32,7 @@ if __name__ == "__main__":
     before = set(kernels.iterdir()) if kernels.exists() else set()
     with Store.open(folder / "tuning.sqlite") as store:
         foreseen = [is_current(winner) for winner in store.winners()]
-        worker = ReplayWorker()
+        worker = ReplayWorker(others=50.0)
         names = [name for name in registry.names() if name != "torch_fallback"]
         result = run_session(store, worker, device=H100, workload=Workload(64, 128, 5), strategies=names)
         current = [is_current(winner) for winner in store.derive_winners()]
@@ -88,8 +88,9 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     checkout = Checkout(tmp_path_factory.mktemp("checkout"))
     first = checkout.tune()
     assert first["outcome"] == "tuned"
-    assert first["compiled"] == first["candidates"] >= 3
+    assert first["compiled"] == first["candidates"] - 1 >= 3, "all but torch.topk"
     assert first["current"] == [True]
+    assert checkout.tune()["outcome"] == "confirmed"
     return checkout
 
 
@@ -121,7 +122,7 @@ def test_docstring_of_device_code_costs_one_compile_a_kernel(checkout: Checkout)
     told = checkout.tune()
     assert told["current before"] == [None], "only compiling tells"
     assert told["current"] == [True]
-    assert (told["outcome"], told["compiled"], told["turns"]) == ("known", told["candidates"], 0)
+    assert (told["outcome"], told["compiled"], told["turns"]) == ("known", told["candidates"] - 1, 0)
     assert checkout.tune()["compiled"] == 0
 
 

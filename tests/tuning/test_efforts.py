@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from autotopk.candidate import Candidate, Knob
+from autotopk.candidate import TORCH_TOPK, Candidate, Knob
 from autotopk.device import H100
 from autotopk.tuning import search
 from autotopk.tuning.candidates import candidates, lattice
@@ -79,15 +79,15 @@ def test_full_samples_knobs_beyond_the_shortlist(store: Store, monkeypatch: pyte
     """Without a blind draw among them: TPE's own suggestions."""
     monkeypatch.setattr(search, "FAR", 0.0)
     problem, events = LONG.problem("cuda"), list[Event]()
-    shortlist = candidates(problem, H100, RADIX)
+    shortlist = [TORCH_TOPK, *candidates(problem, H100, RADIX)]
     result = tune(store, "full", LONG, RADIX, worker(LONG), tell=events)
     asked = [one.measurement.candidate for one in events if isinstance(one, CandidateMeasured)]
     asked = list(dict.fromkeys(asked))
-    assert len(asked) == EFFORTS["full"].trials < result.candidates == len(lattice(problem, H100, RADIX))
+    assert len(asked) == EFFORTS["full"].trials < result.candidates == len(lattice(problem, H100, RADIX)) + 1
     assert asked[: len(shortlist)] == shortlist
 
     def values(name: str, among: Iterable[Candidate]) -> set[tuple[str, Knob]]:
-        return {(one.strategy, one.knobs[name]) for one in among}
+        return {(one.strategy, one.knobs[name]) for one in among if one != TORCH_TOPK}
 
     for knob in ("threads", "items", "radix_bits", "capacity"):
         assert values(knob, asked) > values(knob, shortlist), knob
@@ -96,8 +96,9 @@ def test_full_samples_knobs_beyond_the_shortlist(store: Store, monkeypatch: pyte
 def test_quick_screens_the_shortlist_and_winners_of_neighbours_alone(store: Store) -> None:
     shortlist, winner = candidates(SHORT.problem("cuda"), H100, LANES), beyond(SHORT, LANES)
     first = worker(SHORT)
-    assert tune(store, "quick", SHORT, LANES, first, neighbours=[winner]).candidates == len(shortlist) + 1
-    assert {*screened(first)} == {one.config for one in [*shortlist, winner]}
+    assert tune(store, "quick", SHORT, LANES, first, neighbours=[winner]).candidates == len(shortlist) + 2
+    assert {*screened(first)} == {one.config for one in [*shortlist, winner, TORCH_TOPK]}
+    assert tune(store, "quick", SHORT, LANES, worker(SHORT), winner_of(store)).outcome == "confirmed"
     again = worker(SHORT)
     assert tune(store, "quick", SHORT, LANES, again, winner_of(store)).outcome == "known"
     others = islice(reversed(lattice(SHORT.problem("cuda"), H100, LANES)), 4)
@@ -107,18 +108,21 @@ def test_quick_screens_the_shortlist_and_winners_of_neighbours_alone(store: Stor
 
 def test_oracle_takes_the_whole_lattice_and_races_the_best(store: Store) -> None:
     problem, taken = SHORT.problem("cuda"), worker(SHORT)
-    points = lattice(problem, H100, LANES)
+    points = [TORCH_TOPK, *lattice(problem, H100, LANES)]
     assert tune(store, "oracle", SHORT, LANES, taken).outcome == "tuned"
     assert sorted(screened(taken)) == sorted(one.config for one in points)
-    shortlist = candidates(problem, H100, LANES)
+    shortlist = [TORCH_TOPK, *candidates(problem, H100, LANES)]
     assert screened(taken)[: len(shortlist)] == [one.config for one in shortlist]
     raced = {one.candidate for one in store.measurements(stage="race")}
-    assert len(raced) == EFFORTS["oracle"].contenders < len(points)
-    assert tune(store, "oracle", SHORT, LANES, worker(SHORT), winner_of(store)).outcome == "known"
+    assert TORCH_TOPK in raced
+    assert len(raced) in (EFFORTS["oracle"].contenders, EFFORTS["oracle"].contenders + 1)
+    assert len(raced) < len(points)
+    for outcome in ("confirmed", "known"):
+        assert tune(store, "oracle", SHORT, LANES, worker(SHORT), winner_of(store)).outcome == outcome
 
 
 def test_oracle_goes_on_where_the_budget_ended_it(store: Store) -> None:
-    points = len(lattice(LONG.problem("cuda"), H100, RADIX))
+    points = 1 + len(lattice(LONG.problem("cuda"), H100, RADIX))
     turns: list[int] = []
     while not turns or turns[-1]:
         one = worker(LONG, busy_each_s=1.0)
@@ -136,6 +140,7 @@ def test_less_effort_after_more_has_nothing_to_do(
 ) -> None:
     efforts = ["quick", "full", "oracle"]
     assert tune(store, first, workload, strategies, worker(workload)).outcome == "tuned"
+    assert tune(store, first, workload, strategies, worker(workload), winner_of(store)).outcome == "confirmed"
     for effort in efforts[: efforts.index(first) + 1]:
         again = worker(workload)
         assert (tune(store, effort, workload, strategies, again, winner_of(store)).outcome, again.turns) == (
@@ -149,7 +154,8 @@ def test_less_effort_after_more_has_nothing_to_do(
 def test_a_winner_from_beyond_the_shortlist_is_kept(store: Store) -> None:
     """By its code: as long as that is the same it is not measured again, and then it is, and nothing else beyond."""
     winner = beyond(LONG, RADIX)
-    tune(store, "oracle", LONG, RADIX, worker(LONG, winner))
+    for _ in range(2):
+        tune(store, "oracle", LONG, RADIX, worker(LONG, winner))
     assert winner_of(store).candidate == winner
     shortlist = candidates(LONG.problem("cuda"), H100, RADIX)
     with Recorded(store) as recorded:
@@ -157,7 +163,7 @@ def test_a_winner_from_beyond_the_shortlist_is_kept(store: Store) -> None:
         assert tune(recorded, "quick", LONG, RADIX, again, winner_of(store)).outcome == "known"
         assert not again.turns
         result = tune(recorded, "quick", LONG, RADIX, again, winner_of(store), word="other code")
-    assert {*screened(again)} == {one.config for one in [*shortlist, winner]}
+    assert {*screened(again)} == {one.config for one in [*shortlist, winner, TORCH_TOPK]}
     assert result.winner is not None
     assert result.winner.candidate == winner
 
@@ -187,7 +193,7 @@ def test_only_what_is_sure_to_be_measured_is_compiled_ahead(store: Store) -> Non
     assert pool.submitted == candidates(problem, H100, RADIX)
     pool = tune_all(store, "oracle", [LONG], worker(LONG))
     known = {one.candidate for one in store.measurements(stage="screen")}
-    assert known == {*lattice(problem, H100, RADIX)}
+    assert known == {TORCH_TOPK, *lattice(problem, H100, RADIX)}
     assert len(pool.submitted) == len(known) - EFFORTS["full"].trials
 
 
@@ -195,9 +201,12 @@ def test_a_winner_beyond_the_shortlist_reaches_its_neighbours(store: Store) -> N
     winner, neighbour = beyond(LONG, RADIX), Workload(32, 131072, 64)
     tune_all(store, "oracle", [LONG], worker(LONG, winner))
     store.derive_winners()
+    tune_all(store, "oracle", [LONG], worker(LONG, winner))
     one = worker(LONG, winner)
     tune_all(store, "quick", [neighbour], one)
     assert winner not in candidates(neighbour.problem("cuda"), H100, RADIX)
-    assert screened(one)[0] == winner.config
-    tune_all(store, "quick", [neighbour, LONG], again := worker(LONG, winner))
+    assert screened(one)[:2] == [TORCH_TOPK.config, winner.config]
+    for _ in range(2):
+        tune_all(store, "quick", [neighbour, LONG], again := worker(LONG, winner))
+        assert not screened(again)
     assert not again.turns

@@ -116,13 +116,12 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(rounds: int) -> None:
     for _ in range(1000):
         ratios = [draw.lognormvariate(0, 0.1) for _ in range(rounds)]
         found = estimate(ratios, [1.0] * rounds)
-        # the interval is reported by its half width, as a fraction of the ratio; in log space it is about symmetric
-        held += abs(found.ratio - 1) <= 1.25 * found.margin * found.ratio
+        held += abs(found.ratio - 1) <= found.margin * found.ratio
     assert held >= 930
 
 
 def test_the_estimate_is_the_median_ratio() -> None:
-    assert estimate([1, 30, 3], [2, 10, 4]) == Estimate(0.75, 2.5 / 1.5)
+    assert estimate([1, 30, 3], [2, 10, 4]) == Estimate(0.75, 3.0)
     assert estimate([5.0], [10.0]) == Estimate(0.5, 0.0)
     with pytest.raises(ValueError, match="no rounds"):
         estimate([], [])

@@ -50,7 +50,7 @@ def test_every_candidate_is_screened_and_the_best_are_raced(store: Store) -> Non
     assert result.candidates == CANDIDATES
     assert result.measured == {"ok": CANDIDATES}
     assert len(measured(store, "screen")) == CANDIDATES
-    assert set(measured(store, "race")) == {FAST, FASTER}
+    assert set(measured(store, "race")) == {FAST, FASTER, config()}, "torch.topk races in any case"
     assert result.winner is not None
     assert (result.winner.candidate, result.winner.runner_up) == (
         Candidate("torch_fallback", FASTER),
@@ -77,10 +77,14 @@ def test_a_race_has_rounds_beside_torch_topk(store: Store) -> None:
 def test_nothing_is_measured_twice(store: Store) -> None:
     run_session(store, ReplayWorker(times={FASTER: 40}, screen_status={config("sort"): "crashed"}))
     again = ReplayWorker(times={FASTER: 40})
-    result = run_session(store, again)
-    assert (result.outcome, dict(result.measured or {}), again.turns) == ("known", {}, {})
-    assert result.winner is not None
-    assert result.winner.candidate.config == FASTER
+    assert run_session(store, again).outcome == "confirmed"
+    assert {method for method, _ in again.turns} == {"sample", "worst"}, "a winner is raced once more, in another run"
+    for _ in range(2):
+        again = ReplayWorker(times={FASTER: 40})
+        result = run_session(store, again)
+        assert (result.outcome, dict(result.measured or {}), again.turns) == ("known", {}, {})
+        assert result.winner is not None
+        assert result.winner.candidate.config == FASTER
 
 
 def test_more_effort_races_again_and_screens_the_rest(store: Store) -> None:
@@ -115,7 +119,7 @@ def test_other_code_is_measured_anew(store: Store) -> None:
     run_session(store, ReplayWorker(times={FASTER: 40}, screen_status={FAST: "wrong"}))
     again = ReplayWorker(times={FAST: 30})
     result = run_session(store, again, code="other")
-    assert result.measured == {"ok": CANDIDATES - 1}
+    assert result.measured == {"ok": CANDIDATES}
     screened = [config for method, config in again.turns if method == "screen"]
     assert len(screened) == CANDIDATES - 1
     assert config() not in screened
@@ -125,6 +129,7 @@ def test_other_code_is_measured_anew(store: Store) -> None:
 
 def test_other_files_of_the_same_code_keep_their_measurements(store: Store) -> None:
     """A program made from other files is compiled, and compared with what was measured."""
+    run_session(store, ReplayWorker(times={FASTER: 40}))
     first = run_session(store, ReplayWorker(times={FASTER: 40}))
     with Recorded(store) as recorded:
         again = ReplayWorker(times={FASTER: 40})
@@ -203,7 +208,7 @@ def test_out_of_time_the_race_is_short_but_held(store: Store) -> None:
     later = ReplayWorker(times={FASTER: 40})
     assert run_session(store, later).outcome == "tuned"
     assert sum(count for (method, _), count in later.turns.items() if method == "screen") == CANDIDATES - 4
-    assert min(len(one.samples_us) for one in measured(store, "race").values()) >= 7
+    assert len(measured(store, "race")[FASTER].samples_us) >= 7
 
 
 @pytest.mark.parametrize(("challenger", "expected"), [(98.0, FAST), (97.6, FAST), (96.0, FASTER)])
@@ -219,7 +224,7 @@ def test_the_incumbent_races_however_slow_it_has_become(store: Store) -> None:
     sort = Candidate("torch_fallback", config("sort"))
     incumbent = Winner(cpu_device(), WORKLOAD.key, sort, NOTHING, 1, 2, 0.5, "aten", "")
     run_session(store, ReplayWorker(times={FASTER: 10.0, config("sort"): 900}), incumbent=incumbent)
-    assert set(measured(store, "race")) == {FASTER, config("sort")}
+    assert set(measured(store, "race")) == {FASTER, config("sort"), config()}
 
 
 def test_events_tell_how_much_there_is_to_do(store: Store) -> None:

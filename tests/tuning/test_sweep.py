@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from autotopk.candidate import TORCH_TOPK
 from autotopk.device import H100, Device
 from autotopk.tuning.candidates import candidates, lattice
 from autotopk.tuning.environment import environment_of
@@ -76,7 +77,7 @@ def test_full_finds_the_valleys_of_a_made_up_sweep() -> None:
 
 def test_points_stand_as_raced_else_as_screened(store: Store) -> None:
     problem = SHORT.problem("cuda")
-    failed, *points = lattice(problem, H100, LANES)
+    failed, *points = [*lattice(problem, H100, LANES), TORCH_TOPK]
     one = replace(worker(SHORT), screen_status={failed.config: "wrong"})
     tune(store, "oracle", SHORT, LANES, one)
     found = Log.of(store.evidence(H100.fingerprint, SHORT.key), environment_of(H100).baseline)

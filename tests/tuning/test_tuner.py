@@ -54,13 +54,14 @@ def test_every_way_to_end_is_recorded_and_the_right_one_wins(run: Tune, planted:
     events: list[Event] = []
     options: dict[str, Any] = {
         "strategies": [planted],
-        "preload": ["tests.tuning.planted"],
+        "preload": ["tests.tuning.planted", "tests.tuning.slow_torch"],
         "timeout_s": 6,
         "budget_s": 120,
     }
     report = run([workload], on_event=events.append, **options)
     with Store.open(report.store_path) as store:
-        statuses = {one.candidate.knobs["way"]: one.status for one in store.measurements()}
+        statuses = {str(one.candidate.knobs.get("way", "topk")): one.status for one in store.measurements()}
+    assert statuses.pop("topk") == "ok"
     assert statuses == {
         "right": "ok",
         "slow": "ok",
@@ -80,15 +81,20 @@ def test_every_way_to_end_is_recorded_and_the_right_one_wins(run: Tune, planted:
     assert result.winner is not None
     assert result.winner.candidate.config == '{"way":"right"}'
     assert artifact.read(report.winners_path) == (result.winner,)
-    assert sum(report.counts().values()) == result.candidates == len(statuses)
+    assert sum(report.counts().values()) == result.candidates == len(statuses) + 1
     assert isinstance(events[0], TuneStarted)
     assert isinstance(events[-1], WorkloadFinished)
     assert events[-1].result == result
 
     events.clear()
     again = run([workload], on_event=events.append, **options)
-    assert again.results[0].outcome == "known"
-    assert again.results[0].winner == result.winner
+    assert again.results[0].outcome == "confirmed"
+    assert again.results[0].winner is not None
+    assert again.results[0].winner.candidate == result.winner.candidate
+    events.clear()
+    once_more = run([workload], on_event=events.append, **options)
+    assert once_more.results[0].outcome == "known"
+    assert once_more.results[0].winner == again.results[0].winner
     assert not any(isinstance(event, CandidateMeasured) for event in events)
 
 

@@ -1,11 +1,14 @@
 """A worker survives whatever a candidate does, and says what it was."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ import torch
 from autotopk.candidate import Candidate
 from autotopk.errors import MeasurementError
 from autotopk.problem import Problem
-from autotopk.tuning.worker import Worker
+from autotopk.tuning.worker import Worker, _serve
 from tests.tuning.planted import Planted, Way
 
 PROBLEM = Problem.contiguous(4, 64, 5, device_type="cpu")
@@ -95,7 +98,7 @@ def test_a_worker_that_cannot_start_says_why() -> None:
 
 KILLED = """
 import os, signal, threading, torch
-from autotopk.tuning.worker import Worker
+from autotopk.tuning.worker import Worker, _serve
 from tests.tuning.test_worker import PRELOAD, PROBLEM, way
 
 if __name__ == "__main__":
@@ -117,6 +120,23 @@ def test_a_worker_does_not_outlive_its_parent(tmp_path: Path) -> None:
     while _runs(pid) and time.monotonic() < until:
         time.sleep(0.05)
     assert not _runs(pid)
+
+
+@pytest.mark.parametrize("left", ["at once", "with a reply unread", "after a request"])
+def test_a_worker_whose_parent_is_gone_ends_without_a_word(left: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotopk.tuning.worker.live_with_parent", lambda: None)  # which may come too late
+    ours, theirs = multiprocessing.Pipe()
+    with ThreadPoolExecutor(1) as pool, closing(theirs):
+        if left != "at once":
+            serving = pool.submit(_serve, theirs, "cpu", torch.get_num_threads(), ())
+            assert ours.poll(10)
+        if left == "after a request":
+            assert ours.recv().status == "ok"
+            ours.send(("open", (PROBLEM,)))
+        ours.close()
+        if left == "at once":
+            serving = pool.submit(_serve, theirs, "cpu", torch.get_num_threads(), ())
+        serving.result(10)
 
 
 def _runs(pid: int) -> bool:

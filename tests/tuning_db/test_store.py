@@ -58,7 +58,7 @@ def test_new_file_is_marked_and_has_no_write_ahead_log(database: Store, path: Pa
     assert ask(path, "PRAGMA application_id") == [(migrations.APPLICATION_ID,)]
     assert ask(path, "PRAGMA user_version") == [(migrations.current(),)]
     assert ask(path, "PRAGMA journal_mode") == [("delete",)]
-    tables = {"device", "environment", "candidate", "workload", "run", "measurement", "winner"}
+    tables = {"device", "environment", "candidate", "workload", "run", "measurement", "winner", "discard"}
     assert {name for (name,) in ask(path, "SELECT name FROM sqlite_master WHERE type = 'table'")} == tables
 
 
@@ -288,7 +288,7 @@ def newer(path: Path) -> None:
         (folder, "not a regular file"),
         (foreign, "no tuning database of autotopk"),
         (winners_file, "no tuning database of autotopk"),
-        (newer, "has schema 7; this autotopk reads up to 2"),
+        (newer, "has schema 7; this autotopk reads up to 3"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

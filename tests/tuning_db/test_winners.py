@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotopk.candidate import Candidate
+from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import H100
 from autotopk.identity import Identity
 from autotopk.tuning_db.records import Measurement, Winner
@@ -112,9 +112,9 @@ def test_failures_alone_have_no_winner() -> None:
     assert derive([Evidence(measurement("a", None), "aten")]) == {}
 
 
-def test_race_is_preferred_to_screening() -> None:
+def test_only_races_make_winners() -> None:
     screened = [measurement("a", 0.3, day=2, stage="screen"), measurement("b", 0.4, day=2, stage="screen")]
-    assert won(*screened) == "a"
+    assert derive(Evidence(one, "aten") for one in screened) == {}
     assert decide(*screened, measurement("b", 0.5)).ratio == 0.5
 
 
@@ -136,8 +136,8 @@ def test_last_measurement_of_a_candidate_counts() -> None:
 def test_incumbent_stays_unless_beaten_by_three_percent_or_the_joint_margin(
     ratio: float, margin: float | None, *, stays: bool
 ) -> None:
-    incumbent = measurement("z", 1.0, margin=margin)
-    now = decide(incumbent, measurement("a", ratio, margin=margin), incumbents=[decide(incumbent)])
+    incumbent = measurement("z", 0.5, margin=margin)
+    now = decide(incumbent, measurement("a", ratio / 2, margin=margin), incumbents=[decide(incumbent)])
     assert now.candidate.strategy == ("z" if stays else "a")
     assert now.runner_up == (Candidate("a", WARPS_4) if stays else Candidate("z", WARPS_4))
     assert now.gap == pytest.approx(ratio - 1 if stays else 1 / ratio - 1)
@@ -158,6 +158,49 @@ def test_incumbent_that_failed_or_is_unmeasured_protects_nothing() -> None:
 def test_incumbent_of_another_place_protects_nothing() -> None:
     elsewhere = replace(decide(measurement("z", 0.5)), device=CPU)
     assert won(measurement("z", 0.51), measurement("a", 0.5), incumbents=[elsewhere]) == "a"
+
+
+def torchs(ratio: float = 1.0, **changes: Any) -> Measurement:
+    return measurement(TORCH_TOPK.strategy, ratio, config=TORCH_TOPK.config, **changes)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "margin", "wins"), [(0.9, 0.05, True), (0.9, 0.12, False), (0.995, 0.001, True), (1.5, 11.16, False)]
+)
+def test_who_is_not_faster_than_torch_topk_by_all_of_its_margin_leaves_it_to_torch_topk(
+    ratio: float, margin: float, *, wins: bool
+) -> None:
+    found = decide(torchs(), measurement("a", ratio, margin=margin))
+    assert (found.candidate == TORCH_TOPK) != wins
+    assert found.runner_up == (TORCH_TOPK if wins else Candidate("a", WARPS_4))
+    assert found.gap == pytest.approx(1 / ratio - 1 if wins else ratio - 1)
+    assert derive([Evidence(measurement("a", ratio, margin=margin), "aten")]) == {} or wins, "nor alone"
+
+
+def test_an_able_one_wins_though_a_noisier_one_is_before_it() -> None:
+    measured = torchs(), measurement("a", 0.6, margin=0.9), measurement("b", 0.8)
+    assert won(*measured) == "b"
+    assert decide(*measured).runner_up == Candidate("a", WARPS_4)
+
+
+@pytest.mark.parametrize("ratio", [0.7, 1.3])
+def test_torch_topk_is_as_fast_as_itself(ratio: float) -> None:
+    assert won(torchs(ratio), measurement("a", 0.9)) == "a"
+    assert decide(torchs(ratio), measurement("a", 1.1)).ratio == 1.0
+
+
+def test_torch_topk_held_stays_unless_beaten_by_three_percent() -> None:
+    held = decide(torchs())
+    assert won(torchs(), measurement("a", 0.975), incumbents=[held]) == TORCH_TOPK.strategy
+    assert won(torchs(), measurement("a", 0.965), incumbents=[held]) == "a"
+
+
+@pytest.mark.parametrize("day", [1, 2])
+def test_noisy_measurements_change_nothing(day: int) -> None:
+    noisy = [measurement("b", 0.1, day=day, status="noisy"), measurement("a", 2.0, day=day, code="v2", status="noisy")]
+    measured = [measurement("a", 0.4), measurement("b", 0.5)]
+    assert decide(*measured, *noisy) == decide(*measured)
+    assert derive(Evidence(one, "aten") for one in noisy) == {}
 
 
 evidence = st.builds(Evidence, measurements(), st.sampled_from(["aten", "native"]))
