@@ -103,7 +103,7 @@ def drop(keys: Sequence[TuningKey], device: str | None, database: Path | None) -
         raise DatabaseError(f"there is no tuning database at {path}; `autotopk tune` makes one")
     with Store.open(path) as store:
         published = settings.published_path(store.path)
-        artifact.refuse_to_overwrite(published)
+        ownership.refuse_to_overwrite(published)
         fingerprint = device_named(device, store.devices()).fingerprint
         dropped = [key for key in keys if store.discard(fingerprint, key)]
         if not dropped:
