@@ -1,7 +1,6 @@
 """One workload: screen its candidates, race the best, name the winner and its worst input."""
 
 import math
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -18,14 +17,16 @@ from autotopk.key import TuningKey
 from autotopk.problem import Problem
 from autotopk.tuning.candidates import program_of, serves
 from autotopk.tuning.compile_pool import Build, CompilePool
+from autotopk.tuning.efforts import Effort
 from autotopk.tuning.events import CandidateMeasured, Event, WorkloadOutcome, WorkloadResult, WorkloadStarted
 from autotopk.tuning.log import Log
+from autotopk.tuning.noise import scatter
 from autotopk.tuning.race import DROP, Race, estimate, survivors
 from autotopk.tuning.search import Search, left
 from autotopk.tuning.worker import Worker
 from autotopk.tuning_db.records import Environment, Measurement, Stage, Status, Winner
 from autotopk.tuning_db.store import Store
-from autotopk.tuning_db.winners import Evidence, can_win, derive
+from autotopk.tuning_db.winners import Evidence, derive
 from autotopk.workloads import Workload
 
 SCREENING = 0.6
@@ -36,36 +37,6 @@ LEAST_ROUNDS = 3
 
 TRIES = 3
 """Races before noise is put up with."""
-
-MAX_MARGIN = 0.1
-"""A wider one around torch.topk's time says nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How much to measure."""
-
-    seconds_per_workload: float
-    """Of the default budget."""
-    trials: int
-    """Most candidates measured where there are too many to enumerate."""
-    samples: int
-    """Of a screening."""
-    rounds: tuple[int, int]
-    """Fewest and most of a race."""
-    contenders: int
-    """Most in a race."""
-    lattice: bool = False
-    """Whether strategies' lattices are searched, rather than their shortlists."""
-    retire: bool = True
-    """Whether who is far behind is out of the race: before it, at twice the best's time, and during it."""
-
-
-EFFORTS = {
-    "quick": Effort(7.5, 60, 3, (7, 15), 12),
-    "full": Effort(60.0, 100, 5, (12, 41), 32, lattice=True),
-    "oracle": Effort(math.inf, sys.maxsize, 5, (15, 41), 48, lattice=True, retire=False),
-}
 
 BATCH = 64
 """Candidates that are asked for at a time where all will be."""
@@ -86,7 +57,7 @@ class Context:
     """End of the run's budget, on the monotonic clock."""
     tell: Callable[[Event], None]
     max_contention: float = 0.05
-    """Above it a time on a CPU is noise, see `contention`."""
+    """Above it a time on a CPU is noise, see `noise`."""
 
     @property
     def baseline(self) -> str:
@@ -288,7 +259,7 @@ class Session:
         for _ in range(TRIES):
             racing = [one for one in contenders if self.statuses.get(one, "ok") in ("ok", "noisy")]
             raced, contention = self._run_race(racing)
-            self._noise = self._contended(contention) or _scatter(raced)
+            self._noise = self._contended(contention) or scatter(raced)
             if self._noise is None:
                 self._record(self._with_slowdown(raced))
                 break
@@ -406,17 +377,6 @@ class Session:
         """Whether this part of the workload's device time is used up, or the run's budget."""
         busy = self.context.worker.busy_s - self._busy_before
         return busy > share * self.share_s or time.monotonic() > self.context.until
-
-
-def _scatter(raced: Sequence[Measurement]) -> str | None:
-    """Whose times are too scattered to say whether the best is faster than torch.topk, if so."""
-    others = [one for one in raced if one.candidate != TORCH_TOPK and one.ratio is not None]
-    best = min(others, key=lambda one: one.ratio or math.inf, default=None)
-    if best is None or best.ratio is None or best.margin is None or best.margin <= MAX_MARGIN:
-        return None
-    if can_win(best) or best.ratio * (1 - best.margin) >= 1:
-        return None
-    return f"{best.candidate} took {best.ratio:.2f} times torch.topk's time, give or take {best.margin:.0%}"
 
 
 def _noisy(one: Measurement, why: str) -> Measurement:

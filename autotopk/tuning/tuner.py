@@ -23,11 +23,12 @@ from autotopk.problem import Problem
 from autotopk.runtime.state import default
 from autotopk.tuning.candidates import candidates, heuristics, lattice, serves, unbuildable
 from autotopk.tuning.compile_pool import CompilePool
+from autotopk.tuning.efforts import EFFORTS
 from autotopk.tuning.environment import environment_of
 from autotopk.tuning.events import Event, Outcome, TuneReport, TuneStarted, WorkloadFinished, WorkloadResult
 from autotopk.tuning.log import Log
 from autotopk.tuning.search import is_exhaustive
-from autotopk.tuning.session import EFFORTS, Context, Session
+from autotopk.tuning.session import Context, Session
 from autotopk.tuning.worker import Worker
 from autotopk.tuning_db import artifact, ownership
 from autotopk.tuning_db.store import Store

@@ -25,8 +25,8 @@ from autotopk.errors import (
     WrongAnswerError,
 )
 from autotopk.problem import Problem
-from autotopk.tuning.contention import CoreTime
 from autotopk.tuning.evaluate import Evaluator, Screening
+from autotopk.tuning.noise import CoreTime
 from autotopk.tuning.timing import first_line
 from autotopk.tuning_db.records import Status
 
@@ -52,7 +52,7 @@ class Reply(Generic[Value]):
     error: str | None = None
     """First line of what went wrong."""
     contention: float = 0.0
-    """Share of the turn in which the process wanted a core and had none, see `contention`; 0 where a GPU is timed."""
+    """Share of the turn in which the process wanted a core and had none, see `noise`; 0 where a GPU is timed."""
 
 
 class Worker:

@@ -22,8 +22,8 @@ from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import cpu_device
 from autotopk.problem import Problem
 from autotopk.tuning.candidates import candidates
-from autotopk.tuning.contention import CoreTime
 from autotopk.tuning.evaluate import Evaluator, Screening
+from autotopk.tuning.noise import CoreTime
 from autotopk.tuning.worker import Reply
 from autotopk.workloads import Workload
 from tests.tuning.replay import ReplayWorker

@@ -14,8 +14,8 @@ import torch
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import cpu_device
 from autotopk.problem import Problem
-from autotopk.tuning.contention import CoreTime
 from autotopk.tuning.evaluate import Evaluator
+from autotopk.tuning.noise import CoreTime
 from autotopk.tuning.tuner import tune
 from autotopk.tuning.worker import Reply
 from autotopk.tuning_db import artifact

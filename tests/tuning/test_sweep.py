@@ -10,10 +10,10 @@ import pytest
 from autotopk.candidate import TORCH_TOPK
 from autotopk.device import H100, Device
 from autotopk.tuning.candidates import candidates, lattice
+from autotopk.tuning.efforts import EFFORTS
 from autotopk.tuning.environment import environment_of
 from autotopk.tuning.log import Log
 from autotopk.tuning.search import ENUMERATE, Search
-from autotopk.tuning.session import EFFORTS
 from autotopk.tuning_db.store import Store
 from autotopk.workloads import Workload, tagged
 from scripts.sweep import Ratios, best, device_in, from_json, geometric_mean, ratios, regret_of_quick, table, text
