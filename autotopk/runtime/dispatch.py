@@ -94,7 +94,7 @@ def choices(
     for winner in winners.near(key) if winners is not NONE else ():
         yield from asked.measured("neighbour", winner)
     # 5. heuristic
-    runtime.misses.note(key, device)
+    runtime.misses.note(key, device, tuned=exact is not None)
     for strategy in registry.available():
         if strategy is torch_fallback:
             break

@@ -30,12 +30,13 @@ class Misses:
         self._warned: set[str] = set()
         self._lock = threading.Lock()
 
-    def note(self, key: TuningKey, device: Device) -> None:
-        """Write a problem that is new; the first of a device costs a warning."""
+    def note(self, key: TuningKey, device: Device, *, tuned: bool = False) -> None:
+        """Write a problem that is new; the first of a device costs a warning, but for one whose winner cannot serve."""
         if path := settings.misses_path():
             self._write(path, key, device)
-        tuned = f"nothing like {key} was tuned on {inert(device.name)}; `autotopk tune` measures what is fastest here"
-        self._warn(device.fingerprint, tuned)
+        if not tuned:
+            what = f"nothing like {key} was tuned on {inert(device.name)}"
+            self._warn(device.fingerprint, f"{what}; `autotopk tune` measures what is fastest here")
 
     def _write(self, path: Path, key: TuningKey, device: Device) -> None:
         with self._lock:

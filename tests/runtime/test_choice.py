@@ -109,6 +109,7 @@ def test_nothing_is_chosen_that_cannot_be_built(monkeypatch: pytest.MonkeyPatch)
     passed_over = [str(one.message) for one in caught if "cannot be built here" in str(one.message)]
     assert sorted(message.split()[0] for message in passed_over) == ["block_radix", "cluster_radix"]
     assert all("nvcc is not found (get it)" in message for message in passed_over)
+    assert not any("was tuned" in str(one.message) for one in caught)  # it was
     reasons = [reason for choice in choices for reason in choice.rejected]
     assert any(
         "measured at 64x8192 k=256" in one and "cannot be built here: nvcc is not found" in one for one in reasons
