@@ -13,11 +13,13 @@ Lists are made anew, from what is left, before one of them can end.
 import triton
 import triton.language as tl
 
+from autotopk.strategies._short_rows.addresses import narrow
 from autotopk.strategies._short_rows.merging import empty, greatest, popped
 from autotopk.strategies._short_rows.networks import best_in_order, merged
 from autotopk.strategies._short_rows.order import LOWEST, float_order
 from autotopk.strategies._short_rows.packing import float32_bits, floor_key, free_bits, holds_all, infinity
 from autotopk.strategies._short_rows.reading import bits_of_pairs, columns
+from autotopk.strategies._short_rows.results import looked_up, slots_of, write
 
 GREATEST = tl.constexpr(0x7FFFFFFF)
 LONGEST = tl.constexpr(16)
@@ -242,8 +244,8 @@ def kth_key(
 @triton.jit
 def best_columns(
     memory,
-    lane,
     taken,
+    lane,
     K: tl.constexpr,
     LANES: tl.constexpr,
     SHARE: tl.constexpr,
@@ -282,3 +284,47 @@ def best_columns(
     for t in tl.static_range(0, len(found)):
         columns = columns + (SPAN - 1 - (found[t] & (SPAN - 1)),)
     return columns
+
+
+@triton.jit
+def do_again(
+    memory,
+    outputs,
+    taken,
+    lane,
+    thread,
+    K: tl.constexpr,
+    LANES: tl.constexpr,
+    SHARE: tl.constexpr,
+    VECTOR: tl.constexpr,
+    SPAN: tl.constexpr,
+    DEPTH: tl.constexpr,
+    DTYPE: tl.constexpr,
+    LARGEST: tl.constexpr,
+    PAIRS: tl.constexpr,
+    BY_ONE: tl.constexpr,
+    SIDE_BY_SIDE: tl.constexpr,
+    SMALL: tl.constexpr,
+    INDICES_ONLY: tl.constexpr,
+):
+    """Reads a program's rows once more, and writes the results of those that are wanted.
+
+    `memory` is as `best_columns` has it, but for the pointer, which is to PAIRS also where elements are read BY_ONE.
+    `outputs` are values, indices, the thread's row, whether it is wanted, `inner`, and how far results are apart.
+    `taken` is what was found with lists of DEPTH.
+    """
+    x, start, cols, apart = memory
+    values, indices, row, wanted, inner, slot_stride = outputs
+    single = narrow(x, PAIRS)
+    best = best_columns(
+        (single if BY_ONE else x, start, cols, apart), taken, lane, K, LANES, SHARE, 1 if BY_ONE else VECTOR, SPAN,
+        DTYPE, LARGEST, PAIRS and not BY_ONE, not holds_all(DTYPE) and DEPTH < min(K, SHARE),
+    )  # fmt: skip
+    slots = slots_of(thread, len(best), LANES)
+    columns = ()
+    starts = tl.reshape(tl.broadcast_to(start, taken[0].shape), thread.shape)
+    for t in tl.static_range(0, len(best)):
+        columns = columns + (tl.reshape(best[t], thread.shape),)
+    bits = looked_up(single, slots, columns, starts, apart, K, False)
+    ranks = slots if holds_all(DTYPE) else ranked(bits, lane, K, LARGEST, LANES)
+    write(values, indices, ranks, columns, bits, row, wanted, inner, slot_stride, K, SIDE_BY_SIDE, SMALL, INDICES_ONLY)

@@ -18,12 +18,12 @@ In shapes R is ROWS, the rows of a program, L is LANES, and a program has R * L 
 import triton
 import triton.language as tl
 
-from autotopk.strategies._short_rows.addresses import aligned, narrow, row_start
-from autotopk.strategies._short_rows.again import best_columns, ranked
+from autotopk.strategies._short_rows.addresses import aligned, row_start
+from autotopk.strategies._short_rows.again import do_again
 from autotopk.strategies._short_rows.merging import greatest, merged_by_rounds, merged_by_tree, sorted_lists
 from autotopk.strategies._short_rows.packing import holds_all
 from autotopk.strategies._short_rows.reading import read, words_of
-from autotopk.strategies._short_rows.results import flattened, held, looked_up, slots_of, write
+from autotopk.strategies._short_rows.results import held, looked_up, slots_of, write
 from autotopk.strategies._short_rows.settling import doubts, neighbours_ordered
 
 
@@ -112,18 +112,10 @@ def lane_merge_rows(
         INDICES_ONLY,
     )
     if tl.max(tl.max(doubt, axis=1), axis=0) > 0:
-        BY_ONE: tl.constexpr = RAGGED or SIDE_BY_SIDE
-        memory = (narrow(x, PAIRS and BY_ONE), start + skew, cols, apart)
-        again = best_columns(
-            memory, lane, found, K, LANES, VECTORS * VECTOR, 1 if BY_ONE else VECTOR, SPAN, DTYPE, LARGEST,
-            PAIRS and not BY_ONE, not holds_all(DTYPE) and DEPTH < min(K, VECTORS * VECTOR),
-        )  # fmt: skip
-        columns_again = flattened(again, thread)
-        slots = slots_of(thread, len(again), LANES)
-        bits_again = looked_up(x, slots, columns_again, flat_start, apart, K, PAIRS)
-        ranks_again = slots if holds_all(DTYPE) else ranked(bits_again, lane, K, LARGEST, LANES)
-        wanted_again = wanted & tl.reshape(tl.broadcast_to(greatest(doubt) > 0, doubt.shape), thread.shape)
-        write(
-            values, indices, ranks_again, columns_again, bits_again, flat_row, wanted_again, inner, slot_stride, K,
-            SIDE_BY_SIDE, SMALL, INDICES_ONLY,
+        memory = (x, start + skew, cols, apart)
+        wanted &= tl.reshape(tl.broadcast_to(greatest(doubt) > 0, doubt.shape), thread.shape)
+        outputs = (values, indices, flat_row, wanted, inner, slot_stride)
+        do_again(
+            memory, outputs, found, lane, thread, K, LANES, VECTORS * VECTOR, VECTOR, SPAN, DEPTH, DTYPE, LARGEST,
+            PAIRS, RAGGED or SIDE_BY_SIDE, SIDE_BY_SIDE, SMALL, INDICES_ONLY,
         )  # fmt: skip

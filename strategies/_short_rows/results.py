@@ -17,15 +17,6 @@ def slots_of(thread, SLOTS: tl.constexpr, LANES: tl.constexpr):
 
 
 @triton.jit
-def flattened(tensors, thread):
-    """Tensors (R, L) in the shape of `thread`."""
-    flat = ()
-    for t in tl.static_range(0, len(tensors)):
-        flat = flat + (tl.reshape(tensors[t], thread.shape),)
-    return flat
-
-
-@triton.jit
 def held(found, thread, skew, SPAN: tl.constexpr, DTYPE: tl.constexpr, LARGEST: tl.constexpr):
     """Columns and bits of the elements whose keys are `found`, tensors (R, L); bits are 0 where words do not hold them.
 
