@@ -310,11 +310,9 @@ def do_again(
     """Reads a program's rows once more, and writes the results of those that are wanted.
 
     `memory` is as `best_columns` has it, but for the pointer, which is to PAIRS also where elements are read BY_ONE.
-    `outputs` are values, indices, the thread's row, whether it is wanted, `inner`, and how far results are apart.
-    `taken` is what was found with lists of DEPTH.
+    `outputs` are what `write` takes, `taken` is what was found with lists of DEPTH.
     """
     x, start, cols, apart = memory
-    values, indices, row, wanted, inner, slot_stride = outputs
     single = narrow(x, PAIRS)
     best = best_columns(
         (single if BY_ONE else x, start, cols, apart), taken, lane, K, LANES, SHARE, 1 if BY_ONE else VECTOR, SPAN,
@@ -327,4 +325,4 @@ def do_again(
         columns = columns + (tl.reshape(best[t], thread.shape),)
     bits = looked_up(single, slots, columns, starts, apart, K, False)
     ranks = slots if holds_all(DTYPE) else ranked(bits, lane, K, LARGEST, LANES)
-    write(values, indices, ranks, columns, bits, row, wanted, inner, slot_stride, K, SIDE_BY_SIDE, SMALL, INDICES_ONLY)
+    write(outputs, ranks, columns, bits, K, SIDE_BY_SIDE, SMALL, INDICES_ONLY)

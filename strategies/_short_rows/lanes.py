@@ -95,27 +95,13 @@ def lane_merge_rows(
             ranks, doubt = neighbours_ordered(bits, found, following, doubt, lane, K + SPARE, SPAN, LARGEST, LANES)
 
     # all rows are written before it is known that some must be done again: the others do not wait
-    wanted = flat_row < rows
-    write(
-        values,
-        indices,
-        ranks,
-        columns,
-        bits,
-        flat_row,
-        wanted,
-        inner,
-        slot_stride,
-        K,
-        SIDE_BY_SIDE,
-        SMALL,
-        INDICES_ONLY,
-    )
+    outputs = (values, indices, flat_row, flat_row < rows, inner, slot_stride)
+    write(outputs, ranks, columns, bits, K, SIDE_BY_SIDE, SMALL, INDICES_ONLY)
     if tl.max(tl.max(doubt, axis=1), axis=0) > 0:
         memory = (x, start + skew, cols, apart)
-        wanted &= tl.reshape(tl.broadcast_to(greatest(doubt) > 0, doubt.shape), thread.shape)
-        outputs = (values, indices, flat_row, wanted, inner, slot_stride)
+        doubtful = tl.reshape(tl.broadcast_to(greatest(doubt) > 0, doubt.shape), thread.shape)
+        outputs_again = (values, indices, flat_row, doubtful & (flat_row < rows), inner, slot_stride)
         do_again(
-            memory, outputs, found, lane, thread, K, LANES, VECTORS * VECTOR, VECTOR, SPAN, DEPTH, DTYPE, LARGEST,
+            memory, outputs_again, found, lane, thread, K, LANES, VECTORS * VECTOR, VECTOR, SPAN, DEPTH, DTYPE, LARGEST,
             PAIRS, RAGGED or SIDE_BY_SIDE, SIDE_BY_SIDE, SMALL, INDICES_ONLY,
         )  # fmt: skip

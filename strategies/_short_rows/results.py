@@ -45,24 +45,20 @@ def looked_up(x, slots, columns, start, apart, COUNT: tl.constexpr, PAIRS: tl.co
 
 @triton.jit
 def write(
-    values,
-    indices,
+    outputs,
     ranks,
     columns,
     bits,
-    row,
-    wanted,
-    inner,
-    slot_stride,
     K: tl.constexpr,
     SIDE_BY_SIDE: tl.constexpr,
     SMALL: tl.constexpr,
     INDICES_ONLY: tl.constexpr,
 ):
-    """Writes bits and columns whose rank is below K, each at its rank, where a row is `wanted`.
+    """Writes columns, and bits but where INDICES_ONLY, each at its rank if that is below K: tuples of SLOTS tensors.
 
-    Ranks, columns and bits are tuples of SLOTS tensors.
+    `outputs` are values, indices, the thread's row, whether it is wanted, `inner`, and how far results are apart.
     """
+    values, indices, row, wanted, inner, slot_stride = outputs
     out = out_start(row, inner, K, SIDE_BY_SIDE, SMALL)
     for t in tl.static_range(0, len(ranks)):
         at = out + ranks[t] * slot_stride
