@@ -10,7 +10,7 @@ A row belongs to LANES lanes of one warp. The steps, and the modules that take t
 3. `settling`, `results`: words of float32 lack the last bits of the element. So one element more than asked for is
    taken, the elements are read again by their places, and neighbours whose words are alike are put in order.
 4. `again`: what neighbours cannot tell (three or more alike and out of order, NaNs, a lane whose list ran out) is rare
-   on any but adversarial data. Those rows are done again by `masking`, which needs nothing but order.
+   on any but adversarial data. Those rows are read again, from the L1, and told apart by keys that leave no doubt.
 
 In shapes R is ROWS, the rows of a program, L is LANES, and a program has R * L threads.
 """
@@ -18,12 +18,12 @@ In shapes R is ROWS, the rows of a program, L is LANES, and a program has R * L 
 import triton
 import triton.language as tl
 
-from autotopk.strategies._short_rows.addresses import aligned, narrow, row_start
-from autotopk.strategies._short_rows.again import do_doubtful_again
-from autotopk.strategies._short_rows.merging import merged_by_rounds, merged_by_tree, sorted_lists
+from autotopk.strategies._short_rows.addresses import aligned, row_start
+from autotopk.strategies._short_rows.again import do_again
+from autotopk.strategies._short_rows.merging import greatest, merged_by_rounds, merged_by_tree, sorted_lists
 from autotopk.strategies._short_rows.packing import holds_all
 from autotopk.strategies._short_rows.reading import read, words_of
-from autotopk.strategies._short_rows.results import looked_up, write
+from autotopk.strategies._short_rows.results import held, looked_up, slots_of, write
 from autotopk.strategies._short_rows.settling import doubts, neighbours_ordered
 
 
@@ -31,7 +31,7 @@ from autotopk.strategies._short_rows.settling import doubts, neighbours_ordered
 def lane_merge_rows(
     x,  # pointer to integers as wide as an element; if PAIRS, to int32
     values,  # pointer to integers as wide as an element
-    indices,  # pointer to int64
+    indices,  # pointer to int64, or to int32 if INDICES_ONLY
     rows,
     cols,
     row_stride,
@@ -54,9 +54,7 @@ def lane_merge_rows(
     RAGGED: tl.constexpr,  # rows begin anywhere and are read from the vector on in which they begin
     SIDE_BY_SIDE: tl.constexpr,  # rows, not columns, are adjacent
     SMALL: tl.constexpr,  # all offsets fit 32 bits
-    TOGETHER: tl.constexpr,  # registers hold all of a program's rows when they are done again
-    BLOCK_COLS: tl.constexpr,  # cols rounded up to a power of two
-    BLOCK_K: tl.constexpr,  # K rounded up to a power of two
+    INDICES_ONLY: tl.constexpr,  # int32 indices alone are written, `values` is null
 ):
     """(rows, cols) floats to sorted (rows, K).
 
@@ -89,16 +87,21 @@ def lane_merge_rows(
     _, flat_skew = aligned(flat_start, VECTOR, RAGGED)
     apart = col_stride if SIDE_BY_SIDE else 1
     slot_stride = inner if SIDE_BY_SIDE else 1
-    ranks, columns, bits = looked_up(
-        x, found, thread, flat_start, flat_skew, apart, LANES, SPAN, K + SPARE, DTYPE, LARGEST, PAIRS
-    )
-    if not holds_all(DTYPE) and not TREE:
-        ranks, doubt = neighbours_ordered(bits, found, following, doubt, lane, K + SPARE, SPAN, LARGEST, LANES)
+    ranks = slots_of(thread, SLOTS, LANES)
+    columns, bits = held(found, thread, flat_skew, SPAN, DTYPE, LARGEST)
+    if not holds_all(DTYPE):
+        bits = looked_up(x, ranks, columns, flat_start, apart, K + SPARE, PAIRS)
+        if not TREE:
+            ranks, doubt = neighbours_ordered(bits, found, following, doubt, lane, K + SPARE, SPAN, LARGEST, LANES)
 
     # all rows are written before it is known that some must be done again: the others do not wait
-    write(values, indices, ranks, columns, bits, flat_row, rows, inner, slot_stride, K, SIDE_BY_SIDE, SMALL)
-    pointers = (narrow(x, PAIRS), values, indices)
-    strides = (row_stride, inner, apart, slot_stride)
-    do_doubtful_again(
-        pointers, strides, doubt, first_row, rows, cols, K, DTYPE, LARGEST, SIDE_BY_SIDE, TOGETHER, BLOCK_COLS, BLOCK_K
-    )
+    outputs = (values, indices, flat_row, flat_row < rows, inner, slot_stride)
+    write(outputs, ranks, columns, bits, K, SIDE_BY_SIDE, SMALL, INDICES_ONLY)
+    if tl.max(tl.max(doubt, axis=1), axis=0) > 0:
+        memory = (x, start + skew, cols, apart)
+        doubtful = tl.reshape(tl.broadcast_to(greatest(doubt) > 0, doubt.shape), thread.shape)
+        outputs_again = (values, indices, flat_row, doubtful & (flat_row < rows), inner, slot_stride)
+        do_again(
+            memory, outputs_again, found, lane, thread, K, LANES, VECTORS * VECTOR, VECTOR, SPAN, DEPTH, DTYPE, LARGEST,
+            PAIRS, RAGGED or SIDE_BY_SIDE, SIDE_BY_SIDE, SMALL, INDICES_ONLY,
+        )  # fmt: skip

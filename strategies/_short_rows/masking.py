@@ -47,7 +47,7 @@ def best_columns(
 def masked_argmax_rows(
     x,  # pointer to integers as wide as an element
     values,  # pointer to integers as wide as an element
-    indices,  # pointer to int64
+    indices,  # pointer to int64, or to int32 if INDICES_ONLY
     rows,
     cols,
     k,
@@ -61,6 +61,7 @@ def masked_argmax_rows(
     FLOAT_INF: tl.constexpr,  # bits of infinity, 0 for integers
     SIGN_SHIFT: tl.constexpr,  # position of an element's sign bit
     LARGEST: tl.constexpr,
+    INDICES_ONLY: tl.constexpr,  # int32 indices alone are written, `values` is null
 ):
     """(rows, cols) elements, the columns of a row adjacent, to sorted (rows, k)."""
     row = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)  # (R,)
@@ -75,5 +76,8 @@ def masked_argmax_rows(
 
     wanted = row_in & (slot < k)
     out = row.to(tl.int64)[:, None] * k + slot  # (R, BLOCK_K)
-    tl.store(values + out, tl.load(start + found, mask=wanted, other=0), mask=wanted)  # the bits of x, NaNs included
-    tl.store(indices + out, found.to(tl.int64), mask=wanted)
+    if not INDICES_ONLY:
+        tl.store(
+            values + out, tl.load(start + found, mask=wanted, other=0), mask=wanted
+        )  # the bits of x, NaNs included
+    tl.store(indices + out, found.to(indices.dtype.element_ty), mask=wanted)

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
-"""In Triton's interpreter NaN keeps its sign and comes out of a minimum, in neither of which it is like the GPU."""
+"""In Triton's interpreter NaN keeps its bits and comes out of a minimum, in neither of which it is like the GPU."""
 
 
 @triton.constexpr_function
@@ -51,11 +51,11 @@ def end(pairs, c, side):
 
 @triton.jit
 def larger(a, b):
-    """Elementwise maximum of float32 or integers; NaN where either is NaN, and of positive sign then."""
+    """Elementwise maximum of float32 or integers; where either is NaN, the NaN of bits 0x7fffffff."""
     if a.dtype == tl.float32:
         c = tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
         if INTERPRETED:
-            c = tl.where(c == c, c, float("nan"))
+            c = tl.where(c == c, c, tl.full(c.shape, 0x7FFFFFFF, tl.int32).to(tl.float32, bitcast=True))
         return c
     else:
         return tl.maximum(a, b)

@@ -27,3 +27,17 @@ def order_key(bits, FLOAT_INF: tl.constexpr, SIGN_SHIFT: tl.constexpr, LARGEST: 
 def float_key(bits):
     """Keys of float32 given as int32 bits, of any shape, without regard to NaN. The function is its own inverse."""
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+@triton.jit
+def float_order(bits, LARGEST: tl.constexpr):
+    """Keys of float32 given as int32 bits, of any shape, in torch's order: the NaNs of either sign above infinity.
+
+    Turned around where not LARGEST. The line of `float_key` is rotated until minus infinity is the lowest key, which
+    brings NaNs whose sign is set from its lower end to its upper.
+    """
+    key = float_key(bits)
+    if LARGEST:
+        return key - 0x7FFFFF
+    else:
+        return -1 - key + 0x7FFFFF

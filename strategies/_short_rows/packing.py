@@ -12,7 +12,7 @@ with a place in its last bits would be a NaN. NaNs must not get lost.
 Elements of 16 bits leave the last bits of a float32 free: the word holds all of them. Of float32 the last bits are cut
 off: words of elements that differ only in those are alike, and only the elements themselves tell their order.
 
-The key of a word is `float_key` of its bits.
+The key of a word is `float_key` of its bits. Keys for a closer look are in `again`.
 """
 
 import triton
@@ -32,15 +32,15 @@ def holds_all(DTYPE):
 
 
 @triton.constexpr_function
-def infinity(DTYPE):
-    """Bits of infinity."""
-    return {"float32": 0x7F800000, "bfloat16": 0x7F80, "float16": 0x7C00}[DTYPE]
+def free_bits(DTYPE):
+    """How many last bits of a float32 say nothing of an element."""
+    return {"float32": 0, "bfloat16": 16, "float16": 13}[DTYPE]
 
 
 @triton.constexpr_function
-def sign_bit(DTYPE):
-    """Position of an element's sign bit."""
-    return {"float32": 31, "bfloat16": 15, "float16": 15}[DTYPE]
+def infinity(DTYPE):
+    """Bits of infinity."""
+    return {"float32": 0x7F800000, "bfloat16": 0x7F80, "float16": 0x7C00}[DTYPE]
 
 
 @triton.constexpr_function

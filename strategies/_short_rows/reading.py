@@ -84,15 +84,21 @@ def columns(x, WIDTH: tl.constexpr):
 
 
 @triton.jit
+def bits_of_pairs(pairs, DTYPE: tl.constexpr):
+    """Two elements of 16 bits in each int32, of any shape, to the float32 bits of the first and of the second ones."""
+    if DTYPE == "bfloat16":
+        return pairs << 16, pairs & -65536
+    else:
+        return float32_bits(pairs & 0xFFFF, DTYPE), float32_bits(pairs >> 16, DTYPE)
+
+
+@triton.jit
 def elements_of_pairs(x, VECTOR: tl.constexpr, DTYPE: tl.constexpr):
     """(R, L * VECTOR / 2) int32, two elements of 16 bits each, to VECTOR tensors (R, L) of float32 bits."""
     parts = columns(x, VECTOR // 2)
     bits = ()
     for i in tl.static_range(0, VECTOR // 2):
-        if DTYPE == "bfloat16":
-            bits = bits + (parts[i] << 16, parts[i] & -65536)
-        else:
-            bits = bits + (float32_bits(parts[i] & 0xFFFF, DTYPE), float32_bits(parts[i] >> 16, DTYPE))
+        bits = bits + bits_of_pairs(parts[i], DTYPE)
     return bits
 
 

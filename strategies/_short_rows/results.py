@@ -4,60 +4,64 @@ import triton
 import triton.language as tl
 
 from autotopk.strategies._short_rows.addresses import narrow, out_start
-from autotopk.strategies._short_rows.packing import holds_all, unpacked
+from autotopk.strategies._short_rows.packing import unpacked
 
 
 @triton.jit
-def looked_up(
-    x,
-    found,
-    thread,
-    start,
-    skew,
-    apart,
-    LANES: tl.constexpr,
-    SPAN: tl.constexpr,
-    TAKEN: tl.constexpr,
-    DTYPE: tl.constexpr,
-    LARGEST: tl.constexpr,
-    PAIRS: tl.constexpr,
-):
-    """Slots, columns and bits of the elements whose keys are `found`, SLOTS tensors (R, L): three tuples of SLOTS.
-
-    `start` and `skew` are of the thread's row; columns are `apart`. Elements that words do not hold are read again.
-    """
+def slots_of(thread, SLOTS: tl.constexpr, LANES: tl.constexpr):
+    """The slots of a thread: SLOTS tensors."""
     slots = ()
+    for t in tl.static_range(0, SLOTS):
+        slots = slots + (thread % LANES + t * LANES,)
+    return slots
+
+
+@triton.jit
+def held(found, thread, skew, SPAN: tl.constexpr, DTYPE: tl.constexpr, LARGEST: tl.constexpr):
+    """Columns and bits of the elements whose keys are `found`, tensors (R, L); bits are 0 where words do not hold them.
+
+    `skew` is of the thread's row.
+    """
     columns = ()
     bits = ()
     for t in tl.static_range(0, len(found)):
-        slots = slots + (thread % LANES + t * LANES,)
         place, value = unpacked(tl.reshape(found[t], thread.shape), SPAN, DTYPE, LARGEST)
-        at = SPAN - 1 - place - skew
-        if not holds_all(DTYPE):
-            value = tl.load(narrow(x, PAIRS) + (start + at * apart), mask=slots[t] < TAKEN, other=0)
-        columns = columns + (at,)
+        columns = columns + (SPAN - 1 - place - skew,)
         bits = bits + (value,)
-    return slots, columns, bits
+    return columns, bits
+
+
+@triton.jit
+def looked_up(x, slots, columns, start, apart, COUNT: tl.constexpr, PAIRS: tl.constexpr):
+    """Bits of the elements of columns, read again for slots below COUNT.
+
+    `start` is where the thread's row begins; columns are `apart`.
+    """
+    bits = ()
+    for t in tl.static_range(0, len(columns)):
+        bits = bits + (tl.load(narrow(x, PAIRS) + (start + columns[t] * apart), mask=slots[t] < COUNT, other=0),)
+    return bits
 
 
 @triton.jit
 def write(
-    values,
-    indices,
+    outputs,
     ranks,
     columns,
     bits,
-    row,
-    rows,
-    inner,
-    slot_stride,
     K: tl.constexpr,
     SIDE_BY_SIDE: tl.constexpr,
     SMALL: tl.constexpr,
+    INDICES_ONLY: tl.constexpr,
 ):
-    """Writes bits and columns whose rank is below K, each at its rank; these three are tuples of SLOTS tensors."""
+    """Writes columns, and bits but where INDICES_ONLY, each at its rank if that is below K: tuples of SLOTS tensors.
+
+    `outputs` are values, indices, the thread's row, whether it is wanted, `inner`, and how far results are apart.
+    """
+    values, indices, row, wanted, inner, slot_stride = outputs
     out = out_start(row, inner, K, SIDE_BY_SIDE, SMALL)
     for t in tl.static_range(0, len(ranks)):
-        wanted = (row < rows) & (ranks[t] < K)
-        tl.store(values + (out + ranks[t] * slot_stride), bits[t], mask=wanted)
-        tl.store(indices + (out + ranks[t] * slot_stride), columns[t].to(tl.int64), mask=wanted)
+        at = out + ranks[t] * slot_stride
+        if not INDICES_ONLY:
+            tl.store(values + at, bits[t], mask=wanted & (ranks[t] < K))
+        tl.store(indices + at, columns[t].to(indices.dtype.element_ty), mask=wanted & (ranks[t] < K))

@@ -9,15 +9,13 @@ from autotopk.candidate import Knob
 from autotopk.compilers.triton import TritonSource
 from autotopk.device import Device
 from autotopk.kernel import kernel_symbol
-from autotopk.problem import VECTOR_BYTES, Problem, power_of_two
+from autotopk.problem import ANSWERS, VECTOR_BYTES, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
-from autotopk.strategies._short_rows import MERGED_DTYPES, reasons_unlaunchable, reasons_unmerged
+from autotopk.strategies._short_rows import MERGED_DTYPES, index_pointer, reasons_unlaunchable, reasons_unmerged
 from autotopk.strategy import Features, Strategy
 
 MAX_SHARE = 64
 """Most elements of a lane; their loads are all in flight at once."""
-SPARED = 16
-"""Elements of a lane that can be held once more, with their places, without costing occupancy."""
 LANES = (1, 2, 4, 8, 16, 32)
 WARPS = (1, 2, 4, 8)
 DEPTHS = (4, 8, 16, 32, 64)
@@ -42,13 +40,14 @@ class LaneMergeConfig:
 
 
 class LaneMerge(Strategy):
-    """Exact; on rows of many near ties as slow as masked_argmax."""
+    """Exact; rows of many near ties, and those with NaNs, take a second pass."""
 
     name = "lane_merge"
     config_type = LaneMergeConfig
     preference: ClassVar[int] = 20
     features = Features(
         dtypes=frozenset(MERGED_DTYPES),
+        answers=frozenset(ANSWERS),
         side_by_side=True,
         device_types=frozenset({"cuda"}),
         capability=(8, 0),
@@ -99,7 +98,7 @@ class LaneMerge(Strategy):
             signature=(
                 ("x", "*i32" if pairs else element),
                 ("values", element),
-                ("indices", "*i64"),
+                ("indices", index_pointer(problem)),
                 ("rows", "i32"),
                 ("cols", "i32"),
                 ("row_stride", "i64"),
@@ -124,9 +123,7 @@ class LaneMerge(Strategy):
                 ("RAGGED", ragged),
                 ("SIDE_BY_SIDE", problem.layout.side_by_side),
                 ("SMALL", max(problem.layout.extent(problem.rows, problem.cols), problem.rows * problem.k) < 1 << 31),
-                ("TOGETHER", power_of_two(problem.cols) <= SPARED * config.lanes),
-                ("BLOCK_COLS", power_of_two(problem.cols)),
-                ("BLOCK_K", power_of_two(problem.k)),
+                ("INDICES_ONLY", problem.answer == "indices"),
             ),
             divisors=(
                 ("x", width * problem.itemsize),

@@ -8,9 +8,9 @@ from autotopk.candidate import Knob
 from autotopk.compilers.triton import TritonSource
 from autotopk.device import Device
 from autotopk.kernel import kernel_symbol
-from autotopk.problem import FLOAT_INF, Problem, power_of_two
+from autotopk.problem import ANSWERS, FLOAT_INF, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
-from autotopk.strategies._short_rows import reasons_unlaunchable, reasons_unmerged
+from autotopk.strategies._short_rows import index_pointer, reasons_unlaunchable, reasons_unmerged
 from autotopk.strategy import Features, Strategy
 
 MAX_COLS = 8192
@@ -34,7 +34,9 @@ class MaskedArgmax(Strategy):
     name = "masked_argmax"
     config_type = MaskedArgmaxConfig
     preference: ClassVar[int] = 10
-    features = Features(device_types=frozenset({"cuda"}), capability=(8, 0), embeddable=True)
+    features = Features(
+        answers=frozenset(ANSWERS), device_types=frozenset({"cuda"}), capability=(8, 0), embeddable=True
+    )
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs short rows and a small k."""
@@ -90,7 +92,7 @@ class MaskedArgmax(Strategy):
             signature=(
                 ("x", element),
                 ("values", element),
-                ("indices", "*i64"),
+                ("indices", index_pointer(problem)),
                 ("rows", "i32"),
                 ("cols", "i32"),
                 ("k", "i32"),
@@ -106,6 +108,7 @@ class MaskedArgmax(Strategy):
                 ("FLOAT_INF", FLOAT_INF.get(problem.dtype, 0)),
                 ("SIGN_SHIFT", 8 * problem.itemsize - 1),
                 ("LARGEST", problem.largest),
+                ("INDICES_ONLY", problem.answer == "indices"),
             ),
             divisors=(
                 ("x", problem.layout.vector * problem.itemsize),
