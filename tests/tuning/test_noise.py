@@ -11,8 +11,10 @@ from statistics import median
 import pytest
 import torch
 
+from autotopk import settings
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import cpu_device
+from autotopk.errors import AutotopkWarning
 from autotopk.problem import Problem
 from autotopk.tuning.evaluate import Evaluator
 from autotopk.tuning.noise import CoreTime
@@ -203,6 +205,22 @@ def test_discards_travel_with_a_merge(store: Store, tmp_path: Path) -> None:
         store.discard(DEVICE.fingerprint, WORKLOAD.key)
         assert other.merge(store.path) == 0
         assert other.winners() == []
+
+
+@pytest.mark.parametrize(("text", "share"), [("", 0.05), ("0.2", 0.2), ("1", 1.0), ("0", 0.0)])
+def test_how_much_contention_is_put_up_with_is_a_setting(
+    text: str, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOTOPK_MAX_CONTENTION", text)
+    assert settings.max_contention() == share
+
+
+@pytest.mark.parametrize("text", ["half", "1.5", "-1", "nan"])
+def test_a_share_that_is_none_costs_a_warning(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "_warned", set())
+    monkeypatch.setenv("AUTOTOPK_MAX_CONTENTION", text)
+    with pytest.warns(AutotopkWarning, match=f"AUTOTOPK_MAX_CONTENTION={text} is not a number from 0 to 1"):
+        assert settings.max_contention() == 0.05
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system tells no contention")
