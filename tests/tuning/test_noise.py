@@ -254,6 +254,8 @@ def test_tuning_beside_busy_loops_publishes_nothing_slower_than_torch_topk(
     winners = artifact.read(tmp_path / "winners.sqlite")
     assert {one.outcome for one in report.results} <= {"tuned", "unclear"}
     for winner in winners:
+        if winner.candidate == TORCH_TOPK:
+            continue  # serves as torch.topk itself, without the function around it that is timed
         key = winner.key
         problem = Workload(key.rows, key.cols, key.k, key.dtype, key.sorted).problem("cpu")
         evaluator = Evaluator(problem, torch.device("cpu"))
