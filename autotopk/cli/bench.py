@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch import topk as torch_topk
 
 import autotopk
 from autotopk.device import device_of
 from autotopk.errors import MeasurementError
 from autotopk.oracle import inputs
 from autotopk.oracle.reference import problems_with
+from autotopk.torch_topk import torch_topk
 from autotopk.tuning import timing
 from autotopk.tuning.environment import environment_of
 from autotopk.workloads import Workload

@@ -7,7 +7,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from autotopk.cli.tables import KEPT, is_torch_topk, short, times_faster
+from autotopk.candidate import TORCH_TOPK
+from autotopk.cli.tables import KEPT, short, times_faster
 from autotopk.cli.wording import LONGEST_LINE, counted
 from autotopk.errors import inert
 from autotopk.tuning.events import (
@@ -81,7 +82,7 @@ def _told(result: WorkloadResult) -> str:
     """A workload's result in one line."""
     parts = [f"{result.workload}: {result.outcome}"]
     if winner := result.winner:
-        if is_torch_topk(winner.candidate):
+        if winner.candidate == TORCH_TOPK:
             parts.append(f"{KEPT}, {winner.time_us:.1f} us")
         else:
             parts.append(f"{short(winner.candidate)} {winner.time_us:.1f} us, {times_faster(winner.ratio)}")

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from autotopk.candidate import Candidate
+from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.cli.bench import Row, summaries
 from autotopk.cli.doctor import Finding
 from autotopk.cli.wording import LONGEST_LINE, counted
@@ -54,12 +54,7 @@ def times_faster(ratio: float) -> str:
 
 def short(candidate: Candidate) -> str:
     """A strategy and its knobs as words: `torch_fallback chunk=512 method=chunked`; or torch.topk itself."""
-    return "torch.topk" if is_torch_topk(candidate) else f"{candidate.strategy} {_knobs(candidate)}"
-
-
-def is_torch_topk(candidate: Candidate) -> bool:
-    """Whether it is torch.topk as it stands."""
-    return candidate.strategy == "torch_fallback" and "method=topk" in _knobs(candidate).split()
+    return "torch.topk" if candidate == TORCH_TOPK else f"{candidate.strategy} {_knobs(candidate)}"
 
 
 def _knobs(candidate: Candidate) -> str:
@@ -102,7 +97,7 @@ def winners_table(winners: Iterable[Winner], title: str) -> Table:
     rows = [
         (
             str(winner.key),
-            KEPT if (kept := is_torch_topk(winner.candidate)) else short(winner.candidate),
+            KEPT if (kept := winner.candidate == TORCH_TOPK) else short(winner.candidate),
             f"{winner.time_us:.1f}",
             "" if kept else times_faster(winner.ratio),
             _runner_up(winner),

@@ -2,7 +2,8 @@
 
 import torch
 from torch import Tensor
-from torch import topk as torch_topk
+
+from autotopk.torch_topk import torch_topk
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Bytes of an element to the integer dtype that its bits are compared as."""

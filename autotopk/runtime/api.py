@@ -5,9 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autotopk.runtime.operations import Operation, torch_topk
+from autotopk.runtime.operations import Operation
 from autotopk.runtime.outputs import Outputs
 from autotopk.runtime.state import default
+from autotopk.torch_topk import torch_topk
 
 INPUTS = {"x", "a", "x1"}
 """Other names of `input` that torch.topk takes, from NumPy, where `dim` is called axis."""

@@ -21,6 +21,7 @@ from autotopk.runtime.dispatch import Choice
 from autotopk.runtime.outputs import Outputs, write
 from autotopk.runtime.state import Runtime, default
 from autotopk.runtime.views import Run, View
+from autotopk.torch_topk import torch_topk
 
 Finish = Callable[[Any], Any]
 """From the tensors of an answer to what the caller gets."""
@@ -60,10 +61,6 @@ _has_names: Callable[[Tensor], bool] | None = getattr(Tensor, "has_names", None)
 _grad_enabled = torch.is_grad_enabled
 _threads = torch.get_num_threads
 _Parameter = torch.nn.Parameter
-
-
-torch_topk: Callable[..., Any] = getattr(torch._C._VariableFunctions, "topk", torch.topk)
-"""Torch's own: programs may bind torch.topk to ours, before or after this import."""
 
 
 class Operation:

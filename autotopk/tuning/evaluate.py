@@ -10,7 +10,6 @@ from statistics import median
 
 import torch
 from torch import Tensor
-from torch import topk as torch_topk
 
 from autotopk import registry
 from autotopk.candidate import Candidate
@@ -20,6 +19,7 @@ from autotopk.oracle.inputs import make, names_for
 from autotopk.oracle.reference import problems_with
 from autotopk.problem import Problem
 from autotopk.runtime.launch import bind
+from autotopk.torch_topk import torch_topk
 from autotopk.tuning.candidates import program_of
 from autotopk.tuning.timing import Sample, Timer, random_inputs, timer_for
 

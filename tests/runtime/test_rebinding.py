@@ -35,11 +35,29 @@ plain = torch.topk
 torch.topk = lambda *arguments, **keywords: autotopk.topk(*arguments, **keywords)
 x = torch.randn(4, 9)
 print(all(map(torch.equal, torch.topk(x, 3), plain(x, 3))), torch.topk(torch.randn(()), 1).values.shape)
+from autotopk.strategies.torch_fallback import chunked
+print(chunked.topk is plain)
 """
 
 
+LATE = """
+import autotopk, torch
+plain = torch.topk
+torch.topk = autotopk.topk
+from autotopk.cli import bench
+from autotopk.oracle import reference
+from autotopk.tuning import evaluate
+print([module.torch_topk is plain for module in (bench, reference, evaluate)])
+"""
+
+
+def test_what_measures_and_checks_asks_torchs_own(tmp_path: Path) -> None:
+    """Though it is imported after torch.topk was bound to ours."""
+    assert python(LATE, environment(tmp_path / "cache")) == "[True, True, True]\n"
+
+
 def test_torch_topk_may_be_wrapped_around_ours_before_its_first_use(tmp_path: Path) -> None:
-    assert python(WRAPPED, environment(tmp_path / "cache")) == "True torch.Size([])\n"
+    assert python(WRAPPED, environment(tmp_path / "cache")) == "True torch.Size([])\nTrue\n"
 
 
 def test_torch_topk_may_be_bound_to_ours(tmp_path: Path) -> None:
