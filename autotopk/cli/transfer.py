@@ -1,9 +1,10 @@
 """Winners on their way between files: where they are found, exported to and imported from."""
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autotopk import settings
 from autotopk.cli.arguments import SelectionError, device_named
@@ -14,6 +15,9 @@ from autotopk.runtime.state import default
 from autotopk.runtime.winners import layers
 from autotopk.tuning_db import artifact, ownership
 from autotopk.tuning_db.records import Measurement, Winner
+
+if TYPE_CHECKING:
+    from autotopk.tuning_db.store import Store
 
 
 def known_devices() -> list[Device]:
@@ -80,13 +84,9 @@ def import_measurements(other: Path, database: Path | None) -> tuple[int, list[W
             f"{other} holds winners, not the measurements behind them: serve from it with AUTOTOPK_DB={other}, "
             "or import the tuning database that it was exported from"
         )
-    with Store.open(database or settings.database_path()) as store:
-        published = settings.published_path(store.path)
-        ownership.refuse_to_overwrite(published)
+    with Store.open(database or settings.database_path()) as store, _publishing(store) as published:
         new = store.merge(other)
         found = store.winners()
-    artifact.publish(found, published)
-    default.reload()
     return new, found, published
 
 
@@ -101,19 +101,24 @@ def drop(keys: Sequence[TuningKey], device: str | None, database: Path | None) -
     path = database or settings.database_path()
     if not path.exists():
         raise DatabaseError(f"there is no tuning database at {path}; `autotopk tune` makes one")
-    with Store.open(path) as store:
-        published = settings.published_path(store.path)
-        ownership.refuse_to_overwrite(published)
+    with Store.open(path) as store, _publishing(store) as published:
         fingerprint = device_named(device, store.devices()).fingerprint
         dropped = [key for key in keys if store.discard(fingerprint, key)]
         if not dropped:
             told = ", ".join(map(str, keys))
             raise SelectionError(f"nothing that counts was measured for {inert(told)} on {inert(fingerprint)}")
         store.derive_winners(fingerprint)
-        found = store.winners()
-    artifact.publish(found, published)
-    default.reload()
     return dropped, published
+
+
+@contextmanager
+def _publishing(store: "Store") -> Iterator[Path]:
+    """Where a database's winners go when the caller has changed it. Raises ArtifactError, if it can before that."""
+    published = settings.published_path(store.path)
+    ownership.refuse_to_overwrite(published)
+    yield published
+    artifact.publish(store.winners(), published)
+    default.reload()
 
 
 def _read(path: Path) -> list[Winner]:

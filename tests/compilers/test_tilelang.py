@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -42,15 +41,6 @@ def fake_nvcc(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> Pat
     path.chmod(0o755)
     monkeypatch.setenv("CUDA_HOME", str(folder / "toolkit"))
     return path
-
-
-@pytest.fixture
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files of this process go."""
-    folder = tmp_path / "scratch"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
 
 
 # What TileLang generates
@@ -120,11 +110,11 @@ def test_compiles(source: TileLangSource, arch: int) -> None:
 @pytest.mark.compile
 @pytest.mark.requires("nvcc", "g++")
 @pytest.mark.tilelang
-def test_leaves_nothing_behind(scratch: Path) -> None:
+def test_leaves_nothing_behind(temporary: Path) -> None:
     ADD.compile(90)
     with pytest.raises(BuildError):
         with_constants(CLUSTER_SUM, cuda="nonsense;\n").compile(90)
-    assert list(scratch.iterdir()) == []
+    assert list(temporary.iterdir()) == []
 
 
 @pytest.mark.compile
@@ -236,14 +226,14 @@ def test_a_host_compiler_that_does_not_run_is_named(tmp_path: Path, monkeypatch:
 
 
 def test_an_endless_nvcc_is_stopped_with_its_children(
-    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_nvcc(tmp_path, f"sh -c 'sleep 1; touch {tmp_path}/survived' & wait", monkeypatch)
     monkeypatch.setenv("NVCC_CCBIN", "any")
     monkeypatch.setattr(nvcc, "TIMEOUT_S", 0.2)
     with pytest.raises(BuildError, match=r"longer than 0\.2 s"):
         nvcc.compile("", 90, "add")
-    assert list(scratch.iterdir()) == []
+    assert list(temporary.iterdir()) == []
     subprocess.run(["sleep", "1.2"], check=True)
     assert not (tmp_path / "survived").exists()
 
