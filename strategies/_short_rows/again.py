@@ -7,7 +7,8 @@ the k-th's, makes the keys of the best k greater than all others'. Those beyond 
 is left to do is to put them in order. Where a list has ended too soon the k-th word may be less than the k-th element's
 and k or more beyond the window that it gave: then the row is looked through once in coarse steps, for a better window.
 
-Lists are made anew, from what is left, before one of them can end.
+A list may be shorter than its lane's share. Where one ends, the found keys down to its last are right, and lists are
+made anew from what is left.
 """
 
 import triton
@@ -15,10 +16,10 @@ import triton.language as tl
 
 from autotopk.strategies._short_rows.addresses import narrow
 from autotopk.strategies._short_rows.merging import empty, greatest, popped
-from autotopk.strategies._short_rows.networks import best_in_order, merged
+from autotopk.strategies._short_rows.networks import arranged, merged, sorting
 from autotopk.strategies._short_rows.order import LOWEST, float_order
-from autotopk.strategies._short_rows.packing import float32_bits, floor_key, free_bits, holds_all, infinity
-from autotopk.strategies._short_rows.reading import bits_of_pairs, columns
+from autotopk.strategies._short_rows.packing import floor_key, free_bits, holds_all, infinity
+from autotopk.strategies._short_rows.reading import elements, elements_of_pairs
 from autotopk.strategies._short_rows.results import looked_up, slots_of, write
 
 GREATEST = tl.constexpr(0x7FFFFFFF)
@@ -29,17 +30,29 @@ PARTS = tl.constexpr(16)
 
 
 @triton.constexpr_function
-def depth(SHARE, K):
-    """Length of the lists of lanes that have up to SHARE elements: a power of two."""
-    return min(LONGEST, 1 << (max(K, 4) - 1).bit_length(), 1 << (SHARE - 1).bit_length())
+def power_of_two(n):
+    """The least power of two that is at least n."""
+    return 1 << (n - 1).bit_length()
 
 
 @triton.constexpr_function
-def rounds(SHARE, K):
-    """How many are taken off before lists are made anew, so that none can end."""
-    longest = K if depth(SHARE, K) >= SHARE else depth(SHARE, K)
-    parts = -(-K // longest)
-    return -(-K // parts)
+def depth(DEPTH, K, VECTOR):
+    """Length of lists, a power of two: as DEPTH in the first pass, at least two vectors and a quarter of K."""
+    return min(LONGEST, power_of_two(max(K, 4)), max(power_of_two(DEPTH), power_of_two((K + 3) // 4), 2 * VECTOR))
+
+
+@triton.constexpr_function
+def part_size(SHARE, VECTOR):
+    """How many elements of a lane are read together, a power of two."""
+    return max(VECTOR, min(PARTS, 8 * VECTOR, power_of_two(SHARE)))
+
+
+@triton.constexpr_function
+def worst(DTYPE, LARGEST, PAIRS):
+    """Bits, a signed integer, of what no element is worse than: minus infinity or a NaN, twice if PAIRS."""
+    sign = 1 << (31 if DTYPE == "float32" else 15)
+    bits = infinity(DTYPE) + (0 if LARGEST else 1) - sign
+    return bits * (sign * 2) + bits + sign * 2 if PAIRS else bits
 
 
 @triton.constexpr_function
@@ -58,12 +71,6 @@ def coarse_bits(SPAN):
 def highest_low(SPAN, LARGEST):
     """The highest low end of a window: nothing is beyond its upper end but, of the largest, NaNs."""
     return min(0x7F000000 if LARGEST else 0x7FFFFFFF, 0x7FFFFFFF - steps(SPAN))
-
-
-@triton.constexpr_function
-def lowest_top(LARGEST):
-    """The least `float_order` of what comes out on top as a NaN: of infinity, if LARGEST, or of minus infinity."""
-    return 0x7F000001 if LARGEST else 0x7FFFFFFF
 
 
 @triton.constexpr_function
@@ -89,40 +96,139 @@ def low_of_coarse(key, SPAN: tl.constexpr, LARGEST: tl.constexpr):
 
 
 @triton.jit
-def exact_keys(
-    bits,
-    column,
-    low,
-    coarse,
-    SPAN: tl.constexpr,
+def elements_of_part(
+    memory,
+    part,
+    LANES: tl.constexpr,
+    SHARE: tl.constexpr,
+    VECTOR: tl.constexpr,
     DTYPE: tl.constexpr,
     LARGEST: tl.constexpr,
-    MISSES: tl.constexpr,
+    PAIRS: tl.constexpr,
 ):
-    """Float32 bits of elements and their columns to keys. `low` and `coarse`, which no row is unless MISSES: (R, 1)."""
+    """The float32 bits of a part of every lane's SHARE, tensors (R, L); outside of a row they are the worst there are.
+
+    Vectors are of VECTOR elements; adjacent lanes read adjacent ones.
+    """
+    x, start, cols, apart = memory
+    WORD: tl.constexpr = 2 if PAIRS else 1
+    STEP: tl.constexpr = LANES * VECTOR
+    PART: tl.constexpr = part_size(SHARE, VECTOR)
+    first = part * (LANES * PART)
+    word = tl.arange(0, STEP // WORD)[None, :]
+    bits = ()
+    for j in tl.static_range(0, PART // VECTOR):
+        if (
+            LANES == 32
+        ):  # fewer instructions; but where rows share a warp, the compiler then delays the first pass's loads
+            at = (x + (start // WORD + (first // WORD + word) * apart)) + j * (STEP // WORD) * apart
+            inside = word * WORD < cols - first - j * STEP
+        else:
+            column = (first + j * STEP) // WORD + word
+            at = x + (start // WORD + column * apart)
+            inside = column * WORD < cols
+        loaded = tl.load(at, mask=inside, other=worst(DTYPE, LARGEST, PAIRS))
+        if PAIRS:
+            bits = bits + elements_of_pairs(loaded, VECTOR, DTYPE)
+        else:
+            bits = bits + elements(loaded, VECTOR, DTYPE)
+    return bits
+
+
+@triton.jit
+def exact_key(bits, low, shift, place, SPAN: tl.constexpr, DTYPE: tl.constexpr, LARGEST: tl.constexpr):
+    """Float32 bits of elements to keys: of float32, in steps of 2^shift from `low` on; both (R, 1)."""
     step = float_order(bits, LARGEST)
     if holds_all(DTYPE):
         step = step >> free_bits(DTYPE)
     else:
-        high = low + steps(SPAN)
-        if MISSES:
-            low = tl.where(coarse, LOWEST, low)
-            high = tl.where(coarse, GREATEST, high)
-        step = tl.minimum(tl.maximum(step, low), high) - low
-        if MISSES:
-            step = step.to(tl.uint32, bitcast=True) >> tl.where(coarse, coarse_bits(SPAN), 0).to(tl.uint32)
-            step = step.to(tl.int32, bitcast=True)
-    return step * SPAN + (SPAN - 1 - column)
+        above = (tl.maximum(step, low) - low).to(tl.uint32, bitcast=True) >> shift
+        step = tl.minimum(above, tl.full((1, 1), steps(SPAN), tl.uint32)).to(tl.int32, bitcast=True)
+    return step * SPAN + place
+
+
+@triton.jit
+def exact_keys(
+    bits,
+    low,
+    shift,
+    LANES: tl.constexpr,
+    VECTOR: tl.constexpr,
+    SPAN: tl.constexpr,
+    DTYPE: tl.constexpr,
+    LARGEST: tl.constexpr,
+):
+    """`exact_key` of a part's elements, a tuple, but for what of the place is the lane's and the part's."""
+    keys = ()
+    for i in tl.static_range(0, len(bits)):
+        place = LANES * len(bits) - LANES * VECTOR * (i // VECTOR + 1) + VECTOR - 1 - i % VECTOR
+        keys = keys + (exact_key(bits[i], low, shift, place, SPAN, DTYPE, LARGEST),)
+    return keys
+
+
+@triton.jit
+def no_greater(keys, left):
+    """Keys up to `left`, of their shape; LOWEST for others."""
+    kept = ()
+    for i in tl.static_range(0, len(keys)):
+        kept = kept + (tl.where(keys[i] <= left, keys[i], LOWEST),)
+    return kept
+
+
+@triton.jit
+def best_lists(
+    memory,
+    lane,
+    low,
+    coarse,
+    left,
+    passes,
+    DEPTH: tl.constexpr,
+    LANES: tl.constexpr,
+    SHARE: tl.constexpr,
+    VECTOR: tl.constexpr,
+    SPAN: tl.constexpr,
+    DTYPE: tl.constexpr,
+    LARGEST: tl.constexpr,
+    PAIRS: tl.constexpr,
+    ONE_MORE: tl.constexpr,
+):
+    """Lists, DEPTH tensors (R, L), and ONE_MORE, of the keys up to `left`.
+
+    `coarse` and `left`, (R, 1), count from the second pass.
+    """
+    PART: tl.constexpr = part_size(SHARE, VECTOR)
+    LONG: tl.constexpr = min(PART, DEPTH)
+    lists = empty(tl.broadcast_to(lane, (low.shape[0], LANES)), DEPTH)
+    following = lists[0]
+    for part in range((SHARE + PART - 1) // PART):
+        bits = elements_of_part(memory, part, LANES, SHARE, VECTOR, DTYPE, LARGEST, PAIRS)
+        behind = SPAN - LANES * PART * (part + 1) + (LANES - 1 - lane) * VECTOR
+        if passes > 0:
+            shift = tl.where(coarse, coarse_bits(SPAN), 0).to(tl.uint32)
+            keys = exact_keys(bits, tl.where(coarse, LOWEST, low), shift, LANES, VECTOR, SPAN, DTYPE, LARGEST)
+            keys = no_greater(keys, left - behind)
+        else:
+            keys = exact_keys(bits, low, 0, LANES, VECTOR, SPAN, DTYPE, LARGEST)
+        for g in tl.static_range(0, PART // LONG):
+            group = ()
+            for d in tl.static_range(0, LONG):
+                group = group + (keys[g * LONG + d] + behind,)  # LOWEST stays below all keys
+            group = arranged(group, sorting(LONG))
+            if ONE_MORE:
+                for d in tl.static_range(0, LONG):
+                    following = tl.maximum(following, tl.minimum(lists[DEPTH - 1 - d], group[d]))
+            lists = merged(lists, group, DEPTH, LONG)
+    return lists + (following,) if ONE_MORE else lists
 
 
 @triton.jit
 def best_keys(
     memory,
-    found,
     lane,
     low,
-    coarse,
     K: tl.constexpr,
+    DEPTH: tl.constexpr,
     LANES: tl.constexpr,
     SHARE: tl.constexpr,
     VECTOR: tl.constexpr,
@@ -132,47 +238,56 @@ def best_keys(
     PAIRS: tl.constexpr,
     MISSES: tl.constexpr,
 ):
-    """`found` filled with the K best keys of every row in order, as in `merging`, and the last of them, (R, 1).
+    """The K best keys of every row in order, as `found` of `merging`, by windows from `low` on and lists of DEPTH.
 
-    A lane's SHARE is read in vectors of VECTOR elements, adjacent ones by adjacent lanes.
+    MISSES: `low`, (R, 1), may be too low.
     """
-    x, start, cols, apart = memory
-    STEP: tl.constexpr = LANES * VECTOR
-    DEPTH: tl.constexpr = depth(SHARE, K)
-    ROUNDS: tl.constexpr = rounds(SHARE, K)
-    PART: tl.constexpr = max(VECTOR, min(PARTS, 8 * VECTOR, 1 << (SHARE - 1).bit_length()))
-    last = low
-    left = tl.full(low.shape, GREATEST, tl.int32)  # keys above it have been taken
-    for first in range(0, K, ROUNDS):
+    ENDING: tl.constexpr = DEPTH < min(K, SHARE)
+    ONE_MORE: tl.constexpr = ENDING and K >= 4 * DEPTH  # even strides give each of four lanes DEPTH of the best
+    found = empty(tl.broadcast_to(lane, (low.shape[0], LANES)), (K + LANES - 1) // LANES)
+    left = tl.full(low.shape, GREATEST, tl.int32)  # keys above it have been taken,
+    taken = tl.zeros_like(low)  # so many of them
+    coarse = low < low
+    passes = 0
+    unfinished = 1
+    while unfinished > 0:
         tl.debug_barrier()  # or what is read would be kept in registers, from before the loop on
-        lists = empty(found[0], DEPTH)
-        for part in range((SHARE + PART - 1) // PART):
-            keys = ()
-            for j in tl.static_range(0, PART // VECTOR):
-                if PAIRS:
-                    pair = tl.arange(0, STEP // 2)[None, :]
-                    column = part * (LANES * PART) + j * STEP + pair * 2
-                    pairs = tl.load(x + (start // 2 + column // 2), mask=column < cols, other=0)
-                    parts = bits_of_pairs(pairs, DTYPE)
-                else:
-                    column = part * (LANES * PART) + j * STEP + tl.arange(0, STEP)[None, :]
-                    loaded = tl.load(x + (start + column * apart), mask=column < cols, other=0)
-                    parts = (float32_bits(loaded, DTYPE),)
-                for i in tl.static_range(0, len(parts)):
-                    key = exact_keys(parts[i], column + i, low, coarse, SPAN, DTYPE, LARGEST, MISSES)
-                    key = tl.where((column < cols) & (key <= left), key, LOWEST)
-                    keys = keys + columns(key, VECTOR // len(parts))
-            lists = merged(lists, best_in_order(keys, PART, min(PART, DEPTH)), DEPTH, min(PART, DEPTH))
-        for i in range(ROUNDS):
+        lists = best_lists(
+            memory, lane, low, coarse, left, passes, DEPTH, LANES, SHARE, VECTOR, SPAN, DTYPE, LARGEST, PAIRS, ONE_MORE
+        )
+        end = lists[len(lists) - 1]
+        for i in range(K):
             key = greatest(lists[0])
             lists = popped(lists, key)
             slots = ()
             for t in tl.static_range(0, len(found)):
-                slots = slots + (tl.where(lane + t * LANES == first + i, key, found[t]),)
+                slots = slots + (tl.where(lane + t * LANES == taken + i, key, found[t]),)
             found = slots
-            last = tl.where(first + i == K - 1, key, last)
-            left = key - 1
-    return found, last
+        passes = 1
+        unfinished = 0
+        more = coarse
+        if ENDING:  # what a list hides is less than its end
+            end = greatest(tl.where(lists[0] == LOWEST, end, LOWEST))
+            count = tl.zeros_like(found[0])
+            for t in tl.static_range(0, len(found)):
+                count += ((found[t] >= end) & (lane + t * LANES < K)).to(tl.int32)
+            taken = tl.sum(count, axis=1)[:, None]
+            left = end - 1
+            more = taken < K
+        if MISSES:
+            last = greatest(tl.where(lane == (K - 1) % LANES, found[(K - 1) // LANES], LOWEST))
+            beyond = (last // SPAN == steps(SPAN)) & (low < highest_low(SPAN, LARGEST)) & (coarse == 0)
+            anew = beyond | coarse
+            if ENDING:
+                anew = anew & (more == 0)
+            low = tl.where(anew & coarse, low_of_coarse(last, SPAN, LARGEST), low)
+            coarse = tl.where(anew, beyond, coarse)
+            left = tl.where(anew, GREATEST, left)
+            taken = tl.where(anew, 0, taken)
+            more = more | anew if ENDING else anew
+        if ENDING or MISSES:
+            unfinished = tl.max(tl.max(more.to(tl.int32), axis=1), axis=0)
+    return found
 
 
 @triton.jit
@@ -213,6 +328,7 @@ def kth_key(
     LANES: tl.constexpr,
     SHARE: tl.constexpr,
     VECTOR: tl.constexpr,
+    DTYPE: tl.constexpr,
     LARGEST: tl.constexpr,
 ):
     """The key (R, 1) of a word that K words of a row reach: the k-th one's, unless a list has ended too soon.
@@ -220,7 +336,6 @@ def kth_key(
     `taken` is `found` of `merging`. NaNs and infinities on top are all one word, and rounds have taken those of several
     lanes as one: so they are counted.
     """
-    x, start, cols, apart = memory
     top: tl.constexpr = infinity("float32")
     lost = tl.zeros(taken[0].shape, tl.int32)
     for t in tl.static_range(0, len(taken)):
@@ -229,11 +344,15 @@ def kth_key(
     slot = tl.zeros_like(lost) + K - 1
     if tl.max(tl.max(lost, axis=1), axis=0) > 0:
         count = tl.zeros_like(taken[0])
-        for j in range((SHARE + VECTOR - 1) // VECTOR):
-            column = j * (LANES * VECTOR) + tl.arange(0, LANES * VECTOR)[None, :]
-            bits = columns(tl.load(x + (start + column * apart), mask=column < cols, other=0), VECTOR)
-            for u in tl.static_range(0, VECTOR):
-                count += (float_order(bits[u], LARGEST) >= lowest_top(LARGEST)).to(tl.int32)
+        PART: tl.constexpr = part_size(SHARE, VECTOR)
+        for part in range((SHARE + PART - 1) // PART):
+            bits = elements_of_part(memory, part, LANES, SHARE, VECTOR, DTYPE, LARGEST, False)
+            for i in tl.static_range(0, PART):
+                number = bits[i].to(tl.float32, bitcast=True)
+                if LARGEST:
+                    count += tl.where(number < float("inf"), 0, 1)
+                else:
+                    count += tl.where(number == float("-inf"), 1, 0)
         slot += lost - tl.sum(count, axis=1)[:, None]
     key = tl.full(taken[0].shape, LOWEST, tl.int32)
     for t in tl.static_range(0, len(taken)):
@@ -247,6 +366,7 @@ def best_columns(
     taken,
     lane,
     K: tl.constexpr,
+    DEPTH: tl.constexpr,
     LANES: tl.constexpr,
     SHARE: tl.constexpr,
     VECTOR: tl.constexpr,
@@ -263,23 +383,8 @@ def best_columns(
     """
     low = tl.zeros((taken[0].shape[0], 1), tl.int32)
     if not holds_all(DTYPE):
-        low = low_of_word(kth_key(memory, taken, lane, K, LANES, SHARE, VECTOR, LARGEST), SPAN, DTYPE, LARGEST)
-    coarse = low < low
-    found = empty(taken[0], (K + LANES - 1) // LANES)
-    if MISSES:
-        missed = 1
-        while missed > 0:
-            found, last = best_keys(
-                memory, found, lane, low, coarse, K, LANES, SHARE, VECTOR, SPAN, DTYPE, LARGEST, PAIRS, MISSES
-            )
-            beyond = (last // SPAN == steps(SPAN)) & (low < highest_low(SPAN, LARGEST)) & (coarse == 0)
-            missed = tl.max(tl.max((beyond | coarse).to(tl.int32), axis=1), axis=0)
-            low = tl.where(coarse, low_of_coarse(last, SPAN, LARGEST), low)
-            coarse = beyond
-    else:
-        found, last = best_keys(
-            memory, found, lane, low, coarse, K, LANES, SHARE, VECTOR, SPAN, DTYPE, LARGEST, PAIRS, MISSES
-        )
+        low = low_of_word(kth_key(memory, taken, lane, K, LANES, SHARE, VECTOR, DTYPE, LARGEST), SPAN, DTYPE, LARGEST)
+    found = best_keys(memory, lane, low, K, DEPTH, LANES, SHARE, VECTOR, SPAN, DTYPE, LARGEST, PAIRS, MISSES)
     columns = ()
     for t in tl.static_range(0, len(found)):
         columns = columns + (SPAN - 1 - (found[t] & (SPAN - 1)),)
@@ -315,8 +420,9 @@ def do_again(
     x, start, cols, apart = memory
     single = narrow(x, PAIRS)
     best = best_columns(
-        (single if BY_ONE else x, start, cols, apart), taken, lane, K, LANES, SHARE, 1 if BY_ONE else VECTOR, SPAN,
-        DTYPE, LARGEST, PAIRS and not BY_ONE, not holds_all(DTYPE) and DEPTH < min(K, SHARE),
+        (single if BY_ONE else x, start, cols, apart), taken, lane, K, depth(DEPTH, K, 1 if BY_ONE else VECTOR), LANES,
+        SHARE, 1 if BY_ONE else VECTOR, SPAN, DTYPE, LARGEST, PAIRS and not BY_ONE,
+        not holds_all(DTYPE) and DEPTH < min(K, SHARE),
     )  # fmt: skip
     slots = slots_of(thread, len(best), LANES)
     columns = ()

@@ -77,3 +77,20 @@ def test_infinities_and_nans_of_several_lanes(count: int, largest: bool) -> None
     kinds = torch.tensor([0x7FC00000, -1, 0x7F800000, -0x800000], dtype=torch.int32).view(torch.float32)
     x.scatter_(1, places, kinds[torch.randint(4, (4, count), generator=generator)])
     assert not problems_with(x, *run(strategy, config, problem, x), 8, largest=largest)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("count", [8, 9, 10, 17, 18, 32])
+def test_lists_that_end_in_the_second_pass(count: int, dtype: str, largest: bool) -> None:
+    """One lane of 32 has `count` of the best, its list holds fewer, and an infinity sends the row there."""
+    problem = Problem.contiguous(2, 1024, 32, dtype, largest=largest)
+    strategy, config = lane_merge(32, 8, problem)
+    generator = torch.Generator().manual_seed(count)
+    width = problem.layout.vector
+    shared = (torch.arange(1024) // width % 32 == 3).nonzero()[:, 0]
+    x = torch.randn(2, 1024, generator=generator)
+    x[:, shared[torch.randperm(len(shared), generator=generator)[:count]]] += 100
+    x[0, 7], x[1, 900] = float("inf"), float("inf")
+    x = (x if largest else -x).to(getattr(torch, dtype))
+    assert not problems_with(x, *run(strategy, config, problem, x), 32, largest=largest)
