@@ -13,7 +13,7 @@ from autotopk import kernel_cache, settings
 from autotopk.cubin import code_digest
 from autotopk.errors import BuildError, DamagedKernelError
 from autotopk.identity import digest
-from autotopk.problem import Problem, Query
+from autotopk.problem import FLOAT_INF, Problem, Query
 
 ParameterKind = Literal["pointer", "int32", "int64"]
 
@@ -38,7 +38,11 @@ _MAX_HEADER_BYTES = 16 << 10
 
 
 def scalars(problem: Problem) -> dict[str, int]:
-    """The numbers a kernel may ask for, by name. "null" is an empty pointer."""
+    """The numbers a kernel may ask for, by name.
+
+    "signed": elements are integers with a sign. "infinity": bits of infinity of floats that fit 32 bits, else 0. "null"
+    is an empty pointer.
+    """
     return {
         "rows": problem.rows,
         "cols": problem.cols,
@@ -48,6 +52,9 @@ def scalars(problem: Problem) -> dict[str, int]:
         "inner": problem.layout.inner,
         "smallest": int(not problem.largest),
         "sorted": int(problem.sorted),
+        "signed": int(problem.dtype.startswith("int")),
+        "infinity": FLOAT_INF.get(problem.dtype, 0) if problem.itemsize <= 4 else 0,
+        "indices_only": int(problem.answer == "indices"),
         "null": 0,
     }
 
@@ -156,6 +163,13 @@ class KernelSource(ABC):
 
         Imports no compiler. Raises BuildError where the device files are not there.
         """
+
+    def recipe(self) -> str:
+        """What the kernel is made from, whoever compiles it: device files and constants. Raises as `cache_key`.
+
+        Compiled kernels that travel are known by it: machines differ in compilers, and may have none.
+        """
+        return self.cache_key()
 
     @abstractmethod
     def compile(self, arch: int) -> Kernel:

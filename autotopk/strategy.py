@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 from autotopk.candidate import Candidate, Knob, knobs_json, parse_knobs
 from autotopk.device import Device
 from autotopk.errors import UnsupportedProblemError
+from autotopk.kernel import KernelSource
 from autotopk.problem import DTYPE_BYTES, Answer, Problem
 from autotopk.program import Program
 
@@ -105,6 +106,20 @@ class Strategy(ABC):
     @abstractmethod
     def program(self, config: Config, problem: Problem, device: Device) -> Program:
         """What to run for an able problem. Cheap: nothing is compiled yet."""
+
+    def ladder(self, problem: Problem, device: Device) -> Sequence[Config]:
+        """Rungs that serve an able problem, the likeliest first: configurations whose kernels are all among `rungs`.
+
+        Empty where the family has no ladder.
+        """
+        return ()
+
+    def rungs(self, arch: int) -> Iterator[KernelSource]:
+        """Every kernel of the family's ladder for a compute capability (90 for 9.0), each once, in a stable order.
+
+        They are compiled ahead and shipped; together they serve every problem that the family serves there.
+        """
+        return iter(())
 
     def valid(self, config: Config, problem: Problem, device: Device) -> bool:
         """Whether a configuration, perhaps measured on another shape, may serve this problem."""

@@ -71,8 +71,11 @@ class CudaSource(KernelSource):
 
     def cache_key(self) -> str:
         """See KernelSource; nvcc's version is left out, as it is for TileLang."""
-        code = package_digest(self._package, *self.code_dependencies)
-        return f"cuda {nvcc.FLAGS} {nvcc.switches()}|{code}|{self!r}"
+        return f"cuda {nvcc.FLAGS} {nvcc.switches()}|{self.recipe()}"
+
+    def recipe(self) -> str:
+        """See KernelSource."""
+        return f"{package_digest(self._package, *self.code_dependencies)}|{self!r}"
 
     def generate(self, arch: int) -> CudaText:
         """The text that nvcc gets, the same for every compute capability; needs no nvcc. Raises BuildError."""

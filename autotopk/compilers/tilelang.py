@@ -56,8 +56,11 @@ class TileLangSource(KernelSource):
         The compilers' versions are not part of it: the machine that runs a cached kernel may have neither. TileLang's
         is in the file's name (see `cache_path`); nvcc's would cost a process to ask for, and is left out.
         """
-        code = device_digest(self._module, self.code_dependencies)
-        return f"tilelang {nvcc.FLAGS} {nvcc.switches()} {PASSES}|{code}|{self!r}"
+        return f"tilelang {nvcc.FLAGS} {nvcc.switches()} {PASSES}|{self.recipe()}"
+
+    def recipe(self) -> str:
+        """See KernelSource."""
+        return f"{device_digest(self._module, self.code_dependencies)}|{self!r}"
 
     def cache_path(self, arch: int) -> Path:
         """As KernelSource says, one file per version of TileLang; where TileLang is absent, a file of any."""

@@ -68,8 +68,11 @@ class TritonSource(KernelSource):
     def cache_key(self) -> str:
         """See KernelSource."""
         switches = {name: os.environ[name] for name in SWITCHES if name in os.environ}
-        code = device_digest(self._module, self.code_dependencies)
-        return f"triton {distribution_version('triton')} {switches}|{code}|{self!r}"
+        return f"triton {distribution_version('triton')} {switches}|{self.recipe()}"
+
+    def recipe(self) -> str:
+        """See KernelSource."""
+        return f"{device_digest(self._module, self.code_dependencies)}|{self!r}"
 
     def compile(self, arch: int) -> Kernel:
         """See KernelSource. Any failure inside the compiler becomes a BuildError."""
