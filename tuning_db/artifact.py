@@ -127,6 +127,8 @@ class Contents(NamedTuple):
     """The winner that a row stands for."""
     left_out: list[str]
     """Why further rows stand for none: a reason for each."""
+    devices: dict[str, Device]
+    """By the fingerprints in rows."""
 
     def winners(self) -> tuple[Winner, ...]:
         """All of them."""
@@ -193,7 +195,7 @@ def _contents_1(connection: sqlite3.Connection) -> Contents:
     for place, row in enumerate(rows):
         if place not in odd and row[_K] > row[_COLS]:
             odd[place] = _too_many(row)
-    return _usable(rows, odd, format_1.winner)
+    return _usable(rows, odd, format_1.winner, format_1.devices)
 
 
 def _contents_2(connection: sqlite3.Connection) -> Contents:
@@ -212,12 +214,17 @@ def _contents_2(connection: sqlite3.Connection) -> Contents:
         elif row[0] not in devices:
             unknown = f"device is {inert(repr(row[0]))}, which its table of devices does not have"
             odd[place] = odd_devices.get(row[0], unknown)
-    return _usable(rows, odd, partial(_winner, devices))
+    return _usable(rows, odd, partial(_winner, devices), lambda _: devices)
 
 
-def _usable(rows: list[Row], odd: dict[int, str], winner: Callable[[Row], Winner]) -> Contents:
+def _usable(
+    rows: list[Row],
+    odd: dict[int, str],
+    winner: Callable[[Row], Winner],
+    devices: Callable[[set[str]], dict[str, Device]],
+) -> Contents:
     left = [row for place, row in enumerate(rows) if place not in odd] if odd else rows
-    return Contents(left, winner, [odd[place] for place in sorted(odd)])
+    return Contents(left, winner, [odd[place] for place in sorted(odd)], devices({row[0] for row in left}))
 
 
 def _too_many(row: Row) -> str:

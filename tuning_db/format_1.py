@@ -1,6 +1,7 @@
 """Winners files of autotopk 0.1, which name a device by its fingerprint alone and the code by a version."""
 
 import re
+from collections.abc import Iterable
 
 from autotopk.candidate import Candidate
 from autotopk.device import H100, Device
@@ -68,6 +69,12 @@ TABLES = {
     "winner": create("winner", COLUMNS, "device, dtype, rows, cols, k, sorted"),
     "digest": "CREATE TABLE digest (sha256 TEXT)",
 }
+
+
+def devices(fingerprints: Iterable[str]) -> dict[str, Device]:
+    """Those of rows whose columns were checked."""
+    found = {fingerprint: _device(fingerprint) for fingerprint in fingerprints}
+    return {fingerprint: device for fingerprint, device in found.items() if device is not None}
 
 
 def winner(row: Row) -> Winner:

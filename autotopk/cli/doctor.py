@@ -21,6 +21,8 @@ from autotopk.compilers.tilelang import reasons_unbuildable
 from autotopk.device import Device
 from autotopk.errors import ArtifactError, AutotopkError, AutotopkWarning, DatabaseError
 from autotopk.kernel import distribution_version
+from autotopk.runtime.borrowing import lenders
+from autotopk.runtime.state import default
 from autotopk.runtime.winners import is_current, layers
 from autotopk.strategy import Strategy
 from autotopk.tuning_db import artifact
@@ -121,6 +123,8 @@ def _ability(strategy: Strategy, device: Device) -> Finding:
 
 
 def _winners(devices: list[Device]) -> Iterator[Finding]:
+    for device in dict.fromkeys(devices):
+        yield from _borrowed(device)
     for layer, path in layers():
         if path is None:
             off = f"off (AUTOTOPK_SHIPPED={os.environ.get('AUTOTOPK_SHIPPED')})"
@@ -129,6 +133,19 @@ def _winners(devices: list[Device]) -> Iterator[Finding]:
             yield Finding("winners", "note", f"{layer}: none at {path}")
         else:
             yield _layer(layer, path, devices)
+
+
+def _borrowed(device: Device) -> Iterator[Finding]:
+    """Whose winners serve a GPU, beside or in place of its own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AutotopkWarning)  # files that cannot be used have findings of their own
+        known = default.known()
+    twins, kin = lenders(device, known)
+    for alike, group in (("as many multiprocessors", twins), ("the same compute capability", kin)):
+        for winners in group:
+            if winners.device is not None:
+                lent = f"{device.name} borrows from {winners.device.name}, which has {alike}"
+                yield Finding("winners", "ok", f"{lent}: {counted(sum(1 for _ in winners), 'winner')}")
 
 
 def _layer(layer: str, path: Path, devices: list[Device]) -> Finding:

@@ -5,7 +5,8 @@ The order of choice, followed line by line in `choices`:
 1. forced     the strategy that the caller or AUTOTOPK_STRATEGY names, where it is able;
 2. exact      the winner measured for this very (dtype, rows, cols, k, order);
 3. bucket     the nearest winner whose rows, cols and k round to the same powers of two;
-4. neighbour  the nearest able winner within `key.NEIGHBOUR_RADIUS` doublings;
+4. neighbour  the nearest able winner within `key.NEIGHBOUR_RADIUS` doublings; for 2 to 4, GPUs alike lend theirs,
+              see `borrowing`;
 5. heuristic  the able strategy of the highest preference that has a rule of its own for the problem;
 6. torch      torch.topk.
 
@@ -25,6 +26,7 @@ from autotopk.errors import UnknownStrategyError, UnsupportedProblemError, warn
 from autotopk.key import TuningKey
 from autotopk.problem import Problem
 from autotopk.program import Program
+from autotopk.runtime import borrowing
 from autotopk.runtime.state import Runtime, default
 from autotopk.runtime.winners import NONE
 from autotopk.strategies.torch_fallback import strategy as torch_fallback
@@ -79,20 +81,14 @@ def choices(
             if force in (None, strategy.name):
                 yield from asked.heuristic("forced" if force else "heuristic", strategy)
         return
-    key, winners = TuningKey.of(problem), runtime.winners(device)
-    exact = winners.exact(key)
+    key, known = TuningKey.of(problem), runtime.known()
+    exact = known.get(device.fingerprint, NONE).exact(key)
     # 1. forced
     if force:
         yield from asked.forced(force, exact)
-    # 2. exact
-    if exact:
-        yield from asked.measured("exact", exact)
-    # 3. bucket
-    for winner in winners.like(key):
-        yield from asked.measured("bucket", winner)
-    # 4. neighbour
-    for winner in winners.near(key) if winners is not NONE else ():
-        yield from asked.measured("neighbour", winner)
+    # 2. exact, 3. bucket, 4. neighbour
+    for step, winner in borrowing.measured(key, device, known):
+        yield from asked.measured(step, winner)
     # 5. heuristic
     runtime.misses.note(key, device, tuned=exact is not None)
     for strategy in registry.available():
@@ -145,14 +141,22 @@ class _Asked:
 
     def measured(self, step: Step, winner: Winner) -> Iterator[Choice]:
         """What a winner was measured with."""
-        label = f"{winner.candidate} measured at {winner.key}"
+        lender = "" if winner.device.fingerprint == self.device.fingerprint else f" on {winner.device.name}"
+        label = f"{winner.candidate} measured at {winner.key}{lender}"
         try:
             strategy = registry.get(winner.candidate.strategy)
         except UnknownStrategyError:
             self.rejected.append(f"{label}: the strategy is not installed")
             return
         fitting = partial(self._fitting, strategy, winner.candidate)
-        yield from self._answer(step, label, strategy, fitting, winner, "the configuration does not fit")
+        for choice in self._answer(step, label, strategy, fitting, winner, "the configuration does not fit"):
+            if lender and self.runtime.winners(self.device) is NONE:
+                self.runtime.warn_once(
+                    f"borrowed for {self.device.fingerprint}",
+                    f"nothing was tuned on {self.device.name}: winners of {winner.device.name} are borrowed; "
+                    "`autotopk tune` measures here",
+                )
+            yield choice
 
     def heuristic(self, step: Step, strategy: Strategy) -> Iterator[Choice]:
         """What a strategy does by a rule of its own."""

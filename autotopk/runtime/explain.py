@@ -45,6 +45,7 @@ class Explanation:
             "scratch_bytes": self.scratch_bytes,
             "current": self.current,
             "measured_for": None if winner is None else str(winner.key),
+            "measured_on": None if winner is None else winner.device.name,
             "time_us": None if winner is None else winner.time_us,
             "ratio": None if winner is None else winner.ratio,
             "rejected": list(choice.rejected),
@@ -58,6 +59,8 @@ class Explanation:
             f"  by {choice.step}",
         ]
         if winner is not None:
+            if winner.device.fingerprint != self.device.fingerprint:
+                lines[-1] += f", borrowed from {winner.device.name}"
             lines[-1] += (
                 f": measured {winner.time_us:.1f} us at {winner.key}, {1 / winner.ratio:.2f}x torch.topk's speed"
             )

@@ -1,13 +1,13 @@
 """The measured winners that run time serves: where they are read from, merged, and looked up."""
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop
 from pathlib import Path
 from typing import Any
 
 from autotopk import registry, settings
+from autotopk.device import Device
 from autotopk.errors import ArtifactError, BuildError, warn
 from autotopk.key import NEIGHBOUR_RADIUS, Bucket, TuningKey, bucket_of
 from autotopk.problem import Problem
@@ -31,7 +31,8 @@ FEW_BUCKETS = 100
 class Winners:
     """The winners of one device, by key and by bucket, each in the order of the layers."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: Device | None = None) -> None:
+        self.device = device
         self._by_key: dict[Key, Stored] = {}
         self._by_bucket: dict[Bucket, list[Stored]] = {}
 
@@ -94,7 +95,7 @@ def read_layers() -> dict[str, Winners]:
     """By device fingerprint, merged key by key; what cannot be read costs a warning for each file."""
     from autotopk.tuning_db import artifact  # brings sqlite3, which plans already made do without
 
-    merged: defaultdict[str, Winners] = defaultdict(Winners)
+    merged: dict[str, Winners] = {}
     for label, path in layers():
         if path is None or (label != "AUTOTOPK_DB" and not os.path.exists(path)):
             continue
@@ -105,9 +106,11 @@ def read_layers() -> dict[str, Winners]:
             continue
         if found.loss:
             warn(f"{path}: {found.loss}")
+        for fingerprint, device in found.devices.items():
+            merged.setdefault(fingerprint, Winners(device))
         for row in found.rows:
             merged[row[0]].add(row, found.winner)
-    return dict(merged)
+    return merged
 
 
 def is_current(winner: Winner) -> bool | None:

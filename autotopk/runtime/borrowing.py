@@ -1,0 +1,60 @@
+"""Whose measurements serve a problem, in which order: the device's own, then those of the GPUs most like it.
+
+A twin has the same compute capability and as many multiprocessors: its winners are as good as own ones. Kin have the
+same compute capability alone. What either was measured with runs only where it fits the device itself.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from autotopk.device import Device
+from autotopk.errors import AutotopkError
+from autotopk.key import TuningKey
+from autotopk.runtime.winners import NONE, Winners, is_current
+from autotopk.tuning_db.records import Winner
+
+MeasuredStep = Literal["exact", "bucket", "neighbour"]
+
+
+def lenders(device: Device, known: Mapping[str, Winners]) -> tuple[list[Winners], list[Winners]]:
+    """The winners of twins, and those of kin, the nearest first; none for a CPU."""
+    if device.type != "cuda":
+        return [], []
+    others = [
+        (one.device, one)
+        for one in known.values()
+        if one.device is not None
+        and one.device.type == "cuda"
+        and one.device.capability == device.capability
+        and one.device.fingerprint != device.fingerprint
+    ]
+    others.sort(key=lambda other: (abs(other[0].processors - device.processors), other[0].fingerprint))
+    twins = [winners for one, winners in others if one.processors == device.processors]
+    return twins, [winners for one, winners in others if one.processors != device.processors]
+
+
+def measured(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> Iterator[tuple[MeasuredStep, Winner]]:
+    """Winners that may serve the key, best first.
+
+    Of the device and its twins those of that very key, of its bucket, then neighbours; then the same of kin. An own
+    winner of that key whose code has changed since gives way to a current one that was measured elsewhere.
+    """
+    own = known.get(device.fingerprint, NONE)
+    twins, kin = lenders(device, known)
+    exact = own.exact(key)
+    lent = [found for lender in (*twins, *kin) if (found := lender.exact(key)) is not None]
+    if exact is not None and lent and _stale(exact):
+        yield from (("exact", one) for one in lent if not _stale(one))
+    for group in ([own, *twins], *([lender] for lender in kin)):
+        group = [winners for winners in group if winners is not NONE]
+        yield from (("exact", found) for winners in group if (found := winners.exact(key)) is not None)
+        yield from (("bucket", found) for winners in group for found in winners.like(key))
+        yield from (("neighbour", found) for winners in group for found in winners.near(key))
+
+
+def _stale(winner: Winner) -> bool:
+    """Whether another program runs today than was measured, as far as that is known without compiling."""
+    try:
+        return is_current(winner) is False
+    except AutotopkError:  # it cannot be served at all
+        return True
