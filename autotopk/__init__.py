@@ -9,6 +9,7 @@ from autotopk.problem import Problem
 if TYPE_CHECKING:
     from autotopk.runtime.api import reload, topk, topk_indices
     from autotopk.runtime.explain import Explanation, explain, explain_problem
+    from autotopk.runtime.warmup import WarmupReport, warmup
     from autotopk.tuning.tuner import tune
 
 __version__ = "0.2.0.dev0"
@@ -18,22 +19,26 @@ __all__ = [
     "AutotopkWarning",
     "Explanation",
     "Problem",
+    "WarmupReport",
     "explain",
     "explain_problem",
     "reload",
     "topk",
     "topk_indices",
     "tune",
+    "warmup",
 ]
 
 _HOMES = {
     "Explanation": "autotopk.runtime.explain",
+    "WarmupReport": "autotopk.runtime.warmup",
     "explain": "autotopk.runtime.explain",
     "explain_problem": "autotopk.runtime.explain",
     "reload": "autotopk.runtime.api",
     "topk": "autotopk.runtime.api",
     "topk_indices": "autotopk.runtime.api",
     "tune": "autotopk.tuning.tuner",
+    "warmup": "autotopk.runtime.warmup",
 }
 """Modules that import torch, which the command line's help does without."""
 

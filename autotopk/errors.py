@@ -37,6 +37,10 @@ class BuildError(AutotopkError, RuntimeError):
     """A kernel could not be compiled, read from the cache or loaded."""
 
 
+class NotCompiledError(BuildError):
+    """A kernel is not compiled yet, and is not to be compiled now."""
+
+
 class DamagedKernelError(BuildError):
     """A file of the kernel cache is not what was written."""
 
@@ -51,6 +55,10 @@ class ArtifactError(AutotopkError, ValueError):
 
 class DatabaseError(AutotopkError, RuntimeError):
     """A tuning database is missing, damaged, foreign or newer than this version reads."""
+
+
+class SelectionError(AutotopkError, ValueError):
+    """A device, a workload or a file was asked for that is not here, or makes no sense."""
 
 
 class MeasurementError(AutotopkError, RuntimeError):

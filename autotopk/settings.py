@@ -3,10 +3,14 @@
 import os
 import tempfile
 from pathlib import Path
+from typing import Literal, get_args
 
 from autotopk.errors import inert, warn
 
 OFF, ON = ("0", "no", "false", "off"), ("", "1", "yes", "true", "on")
+
+BuildMode = Literal["background", "wait", "never"]
+"""Who compiles the kernel that a call would run and that is not there yet: a process beside, the call, nobody."""
 
 _warned: set[str] = set()
 
@@ -80,6 +84,17 @@ def misses_path() -> Path | None:
 def forced_strategy() -> str | None:
     """`AUTOTOPK_STRATEGY`: the name of a strategy to use wherever it is able."""
     return os.environ.get("AUTOTOPK_STRATEGY") or None
+
+
+def build_mode() -> BuildMode:
+    """`AUTOTOPK_BUILD`: what happens where a call would run a kernel that is not compiled yet, else background."""
+    word = os.environ.get("AUTOTOPK_BUILD", "").strip().lower()
+    for mode in get_args(BuildMode):
+        if word == mode:
+            return mode  # type: ignore[no-any-return]
+    if word:
+        _warn(f"AUTOTOPK_BUILD={inert(word)} is none of {', '.join(get_args(BuildMode))}: background is taken")
+    return "background"
 
 
 def max_contention() -> float:

@@ -4,8 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import product
 
+from autotopk.errors import SelectionError
 from autotopk.key import TuningKey
-from autotopk.problem import Problem
+from autotopk.problem import DTYPE_BYTES, Problem
+
+MOST = (1 << 63) - 1
+"""Of elements, and of bytes of a tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,12 @@ def grid(
     """Every combination whose k fits into its columns. Raises ValueError for sizes below 1 and unknown dtypes."""
     combinations = product(rows, cols, ks, dtypes, orders)
     return [Workload(r, n, k, dtype, order) for r, n, k, dtype, order in combinations if k <= n]
+
+
+def check_size(rows: int, cols: int, dtype: str) -> None:
+    """Raises SelectionError for a matrix that no tensor can be."""
+    if rows * cols * DTYPE_BYTES[dtype] > MOST:
+        raise SelectionError(f"{rows}x{cols} {dtype} is more than {MOST} bytes, the most that a tensor can have")
 
 
 def _named() -> list[Workload]:

@@ -1,4 +1,4 @@
-"""The `autotopk` command: tune, show, explain, export, import, bench, doctor."""
+"""The `autotopk` command: tune, show, explain, warmup, export, import, bench, doctor."""
 
 import io
 import json
@@ -134,6 +134,7 @@ def tune(
     from autotopk.cli.progress_bar import ProgressBar
     from autotopk.cli.tables import console, tune_report
     from autotopk.device import device_of
+    from autotopk.runtime import misses
     from autotopk.tuning.tuner import tune as run
 
     workloads = arguments.workloads(tag or (), rows or (), cols or (), k or (), dtype or ())
@@ -141,7 +142,7 @@ def tune(
     strategies = arguments.strategies(strategy or ())
     place = arguments.torch_device(device)
     if from_misses:
-        workloads = list(dict.fromkeys([*workloads, *arguments.missed(from_misses, device_of(place))]))
+        workloads = list(dict.fromkeys([*workloads, *misses.read(from_misses, device_of(place))]))
     workloads = workloads or arguments.usual(place)
     if place.type == "cpu":
         typer.echo("no GPU in use: tuning torch's CPU operators", err=True)
@@ -252,6 +253,42 @@ def explain(
         typer.echo(inert(line, LONGEST_LINE))
     if place not in arguments.devices_here():
         typer.echo("  which is not here: what can be built follows the compilers and the kernel cache of this machine")
+
+
+@app.command()
+def warmup(
+    shapes: Annotated[
+        list[str] | None, typer.Argument(metavar="[ROWSxCOLSxK[:DTYPE]]...", help="Such as 64x8192x256:bfloat16.")
+    ] = None,
+    tag: Tags = None,
+    misses: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The problems that AUTOTOPK_MISSES=FILE recorded.")
+    ] = None,
+    device: RunsOn = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compile and load what would run for some problems.
+
+    By default tag seeds on a GPU, ci on a CPU. Later processes find what was compiled in the cache.
+    """
+    from autotopk.cli.progress_bar import ProgressBar
+    from autotopk.cli.tables import console, warmup_table
+
+    what: list[Any] = [*map(arguments.shape, shapes or ()), *arguments.workloads(tag or (), (), (), (), ())]
+    if misses:
+        what.append(misses)
+    place = arguments.torch_device(device)
+    with ProgressBar(console(stderr=True)) as bar:
+        report = autotopk.warmup(
+            what or arguments.usual(place),
+            device=place,
+            progress=lambda row, done, total: bar.step(str(row.problem), done, total),
+        )
+    if as_json:
+        _print_json(report.to_dict())
+    else:
+        console().print(warmup_table(report))
+        typer.echo(report.conclusion)
 
 
 @app.command()

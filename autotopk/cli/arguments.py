@@ -1,9 +1,7 @@
 """From what is typed on a command line to devices and workloads."""
 
-import json
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from autotopk.cli.wording import shown
 from autotopk.device import Device, cpu_device, cuda_device, device_of
-from autotopk.errors import AutotopkError, inert
+from autotopk.errors import SelectionError as SelectionError
 from autotopk.problem import DTYPE_BYTES
+from autotopk.workloads import MOST
+from autotopk.workloads import check_size as check_size
 
 if TYPE_CHECKING:
     import torch
@@ -20,17 +20,10 @@ if TYPE_CHECKING:
     from autotopk.workloads import Workload
 
 
-MOST = (1 << 63) - 1
-"""Of elements, and of bytes of a tensor."""
-
 MOST_SECONDS = 366 * 86400
 
 HERE = ("cpu", "cuda")
 """Kinds of devices that this machine may have."""
-
-
-class SelectionError(AutotopkError, ValueError):
-    """A device or workload was asked for that is not here."""
 
 
 def torch_device(text: str | None) -> "torch.device":
@@ -98,12 +91,6 @@ def workloads(
     return list(dict.fromkeys(chosen))
 
 
-def check_size(rows: int, cols: int, dtype: str) -> None:
-    """Raises SelectionError for a matrix that no tensor can be."""
-    if rows * cols * DTYPE_BYTES[dtype] > MOST:
-        raise SelectionError(f"{rows}x{cols} {dtype} is more than {MOST} bytes, the most that a tensor can have")
-
-
 def strategies(texts: Sequence[str]) -> list[str] | None:
     """Names of strategies; None for all. Raises SelectionError."""
     from autotopk import registry
@@ -118,44 +105,13 @@ def usual(device: "torch.device") -> "list[Workload]":
     return tagged("seeds" if device.type == "cuda" else "ci")
 
 
-def missed(path: Path, device: Device) -> "list[Workload]":
-    """The problems of a device in a file that AUTOTOPK_MISSES named: what most processes met first.
-
-    Raises SelectionError.
-    """
-    from autotopk.files import read_regular
-    from autotopk.runtime.misses import MAX_BYTES
-    from autotopk.tuning_db.columns import BOOL, SHAPE, TEXT, why_not
-    from autotopk.workloads import Workload
-
-    columns = {"device": TEXT, **SHAPE, "sorted": BOOL}
-    counts: Counter[Workload] = Counter()
-    others: set[str] = set()
-    try:
-        lines = read_regular(path, 2 * MAX_BYTES).decode().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SelectionError(f"misses {path}: {inert(error)}") from error
-    for number, line in enumerate(lines, 1):
-        try:
-            miss = json.loads(line)
-            place = miss.pop("device")
-            miss.pop("count", None)  # of plans, in files of earlier versions
-            for name, value in {"device": place, **miss}.items():
-                if reason := why_not(name, columns[name], value):
-                    raise ValueError(reason)
-            workload = Workload(**miss)
-            check_size(workload.rows, workload.cols, workload.dtype)
-            if place == device.fingerprint:
-                counts[workload] += 1
-            else:
-                others.add(place)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            told = f"{inert(repr(line))} is no miss ({inert(error)})"
-            raise SelectionError(f"misses {path}, line {number}: {told}") from error
-    if not counts:
-        told = inert("; ".join(sorted(others)) or "none")
-        raise SelectionError(f"{path} holds no miss of {device.fingerprint}, only of: {told}")
-    return [workload for workload, _ in counts.most_common()]
+def shape(text: str) -> tuple[int, int, int, str]:
+    """Rows, cols, k and dtype of ROWSxCOLSxK[:DTYPE]. Raises SelectionError."""
+    found = re.fullmatch(r"([0-9]{1,19})x([0-9]{1,19})x([0-9]{1,19})(?::(\w+))?", text)
+    if found is None:
+        raise SelectionError(f"shape {shown(text)} is not ROWSxCOLSxK or ROWSxCOLSxK:DTYPE, as in 64x8192x256:bfloat16")
+    rows, cols, k = map(int, found.groups()[:3])
+    return rows, cols, k, found[4] or "float32"
 
 
 def words(option: str, texts: Sequence[str], known: Collection[str]) -> list[str]:

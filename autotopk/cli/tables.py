@@ -14,6 +14,7 @@ from autotopk.cli.bench import Row, summaries
 from autotopk.cli.doctor import Finding
 from autotopk.cli.wording import LONGEST_LINE, counted
 from autotopk.errors import inert
+from autotopk.runtime.warmup import WarmupReport
 from autotopk.tuning.events import TuneReport
 from autotopk.tuning_db.records import Measurement, Winner
 
@@ -163,6 +164,22 @@ def bench_summary(rows: Sequence[Row]) -> Iterator[RenderableType]:
     for row in rows:
         for problem in row.problems:
             yield Text(inert(f"{row.rows}x{row.cols} k={row.k} {row.dtype}: {problem}"), style="red")
+
+
+def warmup_table(report: WarmupReport) -> Table:
+    """What is ready for each problem, and where it came from."""
+    rows = [
+        (
+            str(row.problem),
+            short(row.choice.candidate),
+            row.choice.step,
+            row.origin,
+            f"{row.ms:.1f}",
+            Text("; ".join(map(inert, row.failed)), style="red"),
+        )
+        for row in report.rows
+    ]
+    return _table(report.device.fingerprint, ("problem", "runs", "by", "from", "ms>", "not"), rows)
 
 
 STYLES = {"ok": "green", "note": "", "warning": "yellow", "broken": "red"}

@@ -10,12 +10,18 @@ The order of choice, followed line by line in `choices`:
 5. heuristic  the able strategy of the highest preference that has a rule of its own for the problem;
 6. torch      torch.topk.
 
+   ladder     in place of a choice of steps 1 to 5 whose kernels are not there: a rung of its strategy's ladder whose
+              kernels are. Where no rung's are either, the order goes on.
+
+Whether kernels that are not there count is the caller's to say, by `ready`: without it they do, and are compiled when
+the choice is bound; calls say it by `readiness.Readiness`. Kernels that cannot be compiled here never do.
+
 Winners are measured on rows whose columns are adjacent. Rows side by side know only the steps forced and heuristic, of
 strategies that read them; the caller's next way is to copy them.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Literal
 
@@ -24,7 +30,7 @@ from autotopk.candidate import Candidate
 from autotopk.device import Device
 from autotopk.errors import UnknownStrategyError, UnsupportedProblemError, warn
 from autotopk.key import TuningKey
-from autotopk.problem import Problem
+from autotopk.problem import Answer, Problem
 from autotopk.program import Program
 from autotopk.runtime import borrowing
 from autotopk.runtime.state import Runtime, default
@@ -33,7 +39,7 @@ from autotopk.strategies.torch_fallback import strategy as torch_fallback
 from autotopk.strategy import Config, Strategy
 from autotopk.tuning_db.records import Winner
 
-Step = Literal["forced", "exact", "bucket", "neighbour", "heuristic", "torch"]
+Step = Literal["forced", "exact", "bucket", "neighbour", "heuristic", "ladder", "torch"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class Choice:
     strategy: Strategy
     config: Config
     winner: Winner | None = None
-    """The measurement that the choice rests on; none for the steps forced, heuristic and torch."""
+    """The measurement that the choice rests on; none for the steps forced, heuristic, ladder and torch."""
     rejected: tuple[str, ...] = ()
     """What came first and could not serve, with the reason."""
 
@@ -53,18 +59,38 @@ class Choice:
         """The same by name."""
         return self.strategy.candidate(self.config)
 
+    def asked(self, problem: Problem, answer: Answer) -> Problem:
+        """The problem with that form of answer, where the strategy can write it; else with pairs, to be converted."""
+        return replace(problem, answer=answer if answer in self.strategy.features.answers else "pairs")
+
     def program(self, problem: Problem, device: Device) -> Program:
         """What to run."""
         return self.strategy.program(self.config, problem, device)
 
 
-def choose(problem: Problem, device: Device, *, force: str | None = None, runtime: Runtime = default) -> Choice:
+Ready = Callable[[Choice, Problem], str]
+"""Why a choice cannot answer as long as its kernels are not there; empty where they are."""
+
+
+def choose(
+    problem: Problem,
+    device: Device,
+    *,
+    force: str | None = None,
+    runtime: Runtime = default,
+    ready: Ready | None = None,
+) -> Choice:
     """The first of the `choices`, see the module's numbered order."""
-    return next(choices(problem, device, force=force, runtime=runtime))
+    return next(choices(problem, device, force=force, runtime=runtime, ready=ready))
 
 
 def choices(
-    problem: Problem, device: Device, *, force: str | None = None, runtime: Runtime = default
+    problem: Problem,
+    device: Device,
+    *,
+    force: str | None = None,
+    runtime: Runtime = default,
+    ready: Ready | None = None,
 ) -> Iterator[Choice]:
     """Everything that could serve, best first; the last one is torch.topk, but for rows side by side.
 
@@ -73,8 +99,9 @@ def choices(
         device: where.
         force: name of a strategy to prefer; AUTOTOPK_STRATEGY by default.
         runtime: whose winners, failures and misses count.
+        ready: what may answer before it is compiled; everything by default.
     """
-    asked = _Asked(problem, device, runtime)
+    asked = _Asked(problem, device, runtime, ready)
     force = force or settings.forced_strategy()
     if problem.layout.side_by_side:
         for strategy in registry.available():
@@ -117,8 +144,8 @@ def settle_cpu(device: Device, runtime: Runtime = default) -> None:
 class _Asked:
     """What strategies say to one problem, and why those that came first cannot serve it."""
 
-    def __init__(self, problem: Problem, device: Device, runtime: Runtime) -> None:
-        self.problem, self.device, self.runtime = problem, device, runtime
+    def __init__(self, problem: Problem, device: Device, runtime: Runtime, ready: Ready | None) -> None:
+        self.problem, self.device, self.runtime, self.ready = problem, device, runtime, ready
         self.rejected: list[str] = []
 
     def forced(self, name: str, winner: Winner | None) -> Iterator[Choice]:
@@ -178,8 +205,11 @@ class _Asked:
         winner: Winner | None = None,
         without: str = "",
     ) -> Iterator[Choice]:
-        """The choice, or none and why. What a third party's strategy raises costs its place and one warning."""
-        choice, missing = None, ""
+        """The choice, or a rung in its place, or none and why.
+
+        What a third party's strategy raises costs its place and one warning.
+        """
+        choice, absent = None, ""
         try:
             reason = "; ".join(strategy.reasons_unable(self.problem, self.device))
             if not reason and (found := config()) is None:
@@ -188,18 +218,40 @@ class _Asked:
                 choice = Choice(step, strategy, found, winner, tuple(self.rejected))
                 if self.runtime.is_blocked(choice.candidate, self.device):
                     choice, reason = None, "failed earlier in this process"
-                elif (why := self.runtime.reason_unbuildable(strategy)) and not (
-                    choice.program(self.problem, self.device).is_cached(self.device.arch)
-                ):
-                    choice, missing = None, why
-                    reason = f"cannot be built here: {why}"
+                elif absent := self._absent(choice):
+                    choice, reason = None, absent
         except Exception as error:
-            choice, reason = None, f"{type(error).__name__}: {error}"
-            self.runtime.warn_once(strategy.name, f"{strategy.name} is left out where it raises {reason}")
-        if missing:
-            message = f"{strategy.name} cannot be built here, and something slower runs: {missing}"
-            self.runtime.warn_once(f"{strategy.name} unbuilt", message)
+            choice, reason = None, self._raised(strategy, error)
         if choice is not None:
             yield choice
         elif reason:
             self.rejected.append(f"{label}: {reason}")
+        if absent:
+            rung = None
+            for rung in self._rungs(strategy):
+                yield rung
+            if rung is None and (why := self.runtime.reason_unbuildable(strategy)):
+                message = f"{strategy.name} cannot be built here, and something slower runs: {why}"
+                self.runtime.warn_once(f"{strategy.name} unbuilt", message)
+
+    def _rungs(self, strategy: Strategy) -> Iterator[Choice]:
+        """What of a strategy's ladder can answer now, the likeliest first."""
+        try:
+            for config in strategy.ladder(self.problem, self.device):
+                rung = Choice("ladder", strategy, config, rejected=tuple(self.rejected))
+                if not self.runtime.is_blocked(rung.candidate, self.device) and not self._absent(rung):
+                    yield rung
+        except Exception as error:
+            self.rejected.append(f"{strategy.name}'s ladder: {self._raised(strategy, error)}")
+
+    def _absent(self, choice: Choice) -> str:
+        """Why its kernels are not there to answer; empty where they are, or may be compiled when they are bound."""
+        why = self.runtime.reason_unbuildable(choice.strategy)
+        if why and not choice.program(self.problem, self.device).is_cached(self.device.arch):
+            return f"cannot be built here: {why}"
+        return self.ready(choice, self.problem) if self.ready else ""
+
+    def _raised(self, strategy: Strategy, error: Exception) -> str:
+        reason = f"{type(error).__name__}: {error}"
+        self.runtime.warn_once(strategy.name, f"{strategy.name} is left out where it raises {reason}")
+        return reason

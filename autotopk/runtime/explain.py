@@ -11,6 +11,8 @@ from autotopk.device import Device, device_of
 from autotopk.problem import Problem
 from autotopk.runtime import dispatch
 from autotopk.runtime.dispatch import Choice
+from autotopk.runtime.readiness import Readiness
+from autotopk.runtime.state import default
 from autotopk.runtime.views import View
 from autotopk.runtime.winners import is_current
 
@@ -93,18 +95,19 @@ def explain(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: 
     if view is None:
         raise ValueError(f"k={k}, dim={dim} of a {what} goes to torch.topk")
     device = device_of(input.device)
-    choices = ((way.problem, choice) for way in view.ways(input) for choice in dispatch.choices(way.problem, device))
-    return next(_explanations(choices, device))
+    return next(_explanations((way.problem for way in view.ways(input)), device))
 
 
 def explain_problem(problem: Problem, device: Device) -> Explanation:
     """`explain` without a tensor."""
-    return next(_explanations(((problem, choice) for choice in dispatch.choices(problem, device)), device))
+    return next(_explanations([problem], device))
 
 
-def _explanations(choices: Iterable[tuple[Problem, Choice]], device: Device) -> Iterator[Explanation]:
-    """Of what can be made here, best first; the last is torch.topk, which always can."""
+def _explanations(problems: Iterable[Problem], device: Device) -> Iterator[Explanation]:
+    """Of what would answer a call now, best first; the last is torch.topk, which always can."""
     failed: list[str] = []
+    ready = Readiness(default, device).ready
+    choices = ((problem, choice) for problem in problems for choice in dispatch.choices(problem, device, ready=ready))
     for problem, choice in choices:
         try:
             program = choice.program(problem, device)

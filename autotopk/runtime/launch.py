@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from autotopk.device import Device
-from autotopk.errors import BuildError, LaunchError, WrongAnswerError
-from autotopk.kernel import Kernel, Parameter, scalars
+from autotopk.errors import BuildError, LaunchError, NotCompiledError, WrongAnswerError
+from autotopk.kernel import Kernel, KernelSource, Parameter, scalars
 from autotopk.problem import Problem
 from autotopk.program import MAX_SCRATCH_BYTES, HostProgram, KernelProgram, Program
 from autotopk.runtime import driver, scratch
@@ -51,6 +51,7 @@ def bind(
     *,
     index: int | None = None,
     size: tuple[int, ...] | None = None,
+    build: bool = True,
 ) -> Run:
     """Make a program callable for tensors of the problem's layout.
 
@@ -60,6 +61,7 @@ def bind(
         device: where it will run.
         index: which CUDA device; the current one by default.
         size: of the outputs, (rows, k) by default.
+        build: compile the kernels that are not there.
 
     Returns:
         A function of one tensor that returns what `problem.answer` says in fresh contiguous tensors of that size:
@@ -68,13 +70,28 @@ def bind(
         first results of a third party's function are no top-k.
 
     Raises:
-        BuildError: a kernel cannot be compiled or loaded.
+        BuildError: a kernel cannot be compiled or loaded. NotCompiledError: it is not there, and `build` is off.
     """
     if size is None:
         size = (problem.rows, problem.k)
     if isinstance(program, HostProgram):
         return _bind_host(program, problem, size)
-    return _bind_kernels(program, problem, device, _current_device() if index is None else index, size)
+    if index is None:
+        index = _current_device()
+    return _bind_kernels(problem, size, index, *_launch(program, problem, device, index, build))
+
+
+def is_loaded(program: Program, device: Device, index: int) -> bool:
+    """Whether all that the program runs is on the CUDA device already, so that a graph can be captured with it."""
+    if isinstance(program, HostProgram):
+        return program.prepare is None
+    kernels = [source.cached(device.arch) for source in program.sources]
+    return all(kernel is not None and _key(kernel, index) in _functions for kernel in kernels)
+
+
+def captured_on(x: Tensor) -> int | None:
+    """The CUDA device of a call for this tensor where that becomes part of a graph, which is being captured."""
+    return x.device.index if x.is_cuda and torch.cuda.is_current_stream_capturing() else None
 
 
 def _bind_host(program: HostProgram, problem: Problem, size: tuple[int, ...]) -> Run:
@@ -118,8 +135,7 @@ def _prepare_once(prepare: Callable[[], object]) -> None:
     prepare()
 
 
-def _bind_kernels(program: KernelProgram, problem: Problem, device: Device, index: int, size: tuple[int, ...]) -> Run:
-    launch, symbol = _launch(program, problem, device, index)
+def _bind_kernels(problem: Problem, size: tuple[int, ...], index: int, launch: Launch, symbol: str) -> Run:
     stride = fresh_strides(size)
     dtype, int32, int64 = getattr(torch, problem.dtype), torch.int32, torch.int64
     empty, current_stream = _empty, _current_stream
@@ -151,9 +167,9 @@ def _bind_kernels(program: KernelProgram, problem: Problem, device: Device, inde
     return pairs if problem.answer == "pairs" else indices_alone
 
 
-def _launch(program: KernelProgram, problem: Problem, device: Device, index: int) -> tuple[Launch, str]:
+def _launch(program: KernelProgram, problem: Problem, device: Device, index: int, build: bool) -> tuple[Launch, str]:
     """A program on a device, and the names of its kernels."""
-    kernels = [source.load(device.arch) for source in program.sources]
+    kernels = [_kernel(source, device.arch, build) for source in program.sources]
     symbols = ", ".join(dict.fromkeys(kernel.symbol for kernel in kernels))
     if device.type != "cuda":
         raise BuildError(f"{symbols} needs a CUDA device, not {device.name}")
@@ -180,6 +196,14 @@ def _launch(program: KernelProgram, problem: Problem, device: Device, index: int
         len(TENSORS) + bool(garbage) + bool(zeros),
     )
     return (_with_scratch(launch, index, garbage, zeros) if garbage or zeros else launch), symbols
+
+
+def _kernel(source: KernelSource, arch: int, build: bool) -> Kernel:
+    if build:
+        return source.load(arch)
+    if (found := source.cached(arch)) is None:
+        raise NotCompiledError(f"{source.cache_path(arch).name} is not compiled yet")
+    return found
 
 
 def _places(program: KernelProgram, problem: Problem) -> tuple[dict[str, tuple[int, int]], int, int]:
@@ -232,9 +256,13 @@ def _slot(parameter: Parameter, places: dict[str, tuple[int, int]], problem: Pro
 _functions: dict[tuple[bytes, str, int], int] = {}
 
 
+def _key(kernel: Kernel, index: int) -> tuple[bytes, str, int]:
+    return kernel.cubin, kernel.symbol, index
+
+
 def _function(kernel: Kernel, index: int) -> int:
     """The CUfunction of a kernel on a device, loaded once in the life of the process."""
-    key = (kernel.cubin, kernel.symbol, index)
+    key = _key(kernel, index)
     if key not in _functions:
         _functions[key] = driver.load_function(kernel.cubin, kernel.symbol, kernel.shared_bytes, kernel.cluster)
     return _functions[key]

@@ -1,15 +1,20 @@
-"""Problems that were asked for and had no measured winner: warned about once, written on request."""
+"""Problems that were asked for and had no measured winner: warned about once, written on request, and read again."""
 
 import json
 import threading
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autotopk import settings
 from autotopk.device import Device
-from autotopk.errors import LONGEST_PATH, inert, warn
-from autotopk.files import append_regular
+from autotopk.errors import LONGEST_PATH, SelectionError, inert, warn
+from autotopk.files import append_regular, read_regular
 from autotopk.key import TuningKey
+
+if TYPE_CHECKING:
+    from autotopk.workloads import Workload
 
 MAX_KEYS = 4096
 """Most problems that one process writes: tuning them takes a day."""
@@ -67,3 +72,41 @@ class Misses:
             self._warned.add(subject)
         if not known:
             warn(message)
+
+
+def read(path: Path, device: Device) -> "list[Workload]":
+    """The problems of a device in a file that AUTOTOPK_MISSES named: what most processes met first.
+
+    Raises SelectionError.
+    """
+    from autotopk.tuning_db.columns import BOOL, SHAPE, TEXT, why_not
+    from autotopk.workloads import Workload, check_size
+
+    columns = {"device": TEXT, **SHAPE, "sorted": BOOL}
+    counts: Counter[Workload] = Counter()
+    others: set[str] = set()
+    try:
+        lines = read_regular(path, 2 * MAX_BYTES).decode().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SelectionError(f"misses {path}: {inert(error)}") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            miss = json.loads(line)
+            place = miss.pop("device")
+            miss.pop("count", None)  # of plans, in files of earlier versions
+            for name, value in {"device": place, **miss}.items():
+                if reason := why_not(name, columns[name], value):
+                    raise ValueError(reason)
+            workload = Workload(**miss)
+            check_size(workload.rows, workload.cols, workload.dtype)
+            if place == device.fingerprint:
+                counts[workload] += 1
+            else:
+                others.add(place)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            told = f"{inert(repr(line))} is no miss ({inert(error)})"
+            raise SelectionError(f"misses {path}, line {number}: {told}") from error
+    if not counts:
+        told = inert("; ".join(sorted(others)) or "none")
+        raise SelectionError(f"{path} holds no miss of {device.fingerprint}, only of: {told}")
+    return [workload for workload, _ in counts.most_common()]

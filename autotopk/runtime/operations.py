@@ -5,7 +5,7 @@ write for them, and what becomes of it. A further operation is one more `Operati
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -13,12 +13,13 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
 from autotopk.device import Device, device_of
-from autotopk.errors import warn
-from autotopk.problem import Answer, Problem
+from autotopk.errors import NotCompiledError, warn
+from autotopk.problem import Answer
 from autotopk.program import HostProgram, KernelProgram
 from autotopk.runtime import dispatch, launch
 from autotopk.runtime.dispatch import Choice
 from autotopk.runtime.outputs import Outputs, write
+from autotopk.runtime.readiness import Readiness
 from autotopk.runtime.state import Runtime, default
 from autotopk.runtime.views import Run, View
 from autotopk.torch_topk import torch_topk
@@ -138,7 +139,7 @@ class Operation:
         if plan is _UNKNOWN:
             if _is_tracing():  # then sizes are tensors, so that no key is ever found again
                 return self.of_torch(input, k, dim, largest, sorted, out)
-            plan = self._plans.remember(key, self._plan(input, k, dim, largest, sorted))
+            plan = self._first(key, input, k, dim, largest, sorted)
             if plan is None:
                 return self.of_torch(input, k, dim, largest, sorted, out)
         run, finish, choice, size, reach = plan
@@ -159,19 +160,36 @@ class Operation:
             raise OverflowError(f"dimension {dim} is {input.shape[dim]} long, {self.name} counts to {self._longest}")
         return pairs if self._of_torch is None else self._of_torch(pairs)
 
-    def _plan(self, input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> Plan | None:
+    def _first(self, key: Any, input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> Plan | None:
+        """The plan of a layout that has none, remembered until something better is compiled; see `_plan`.
+
+        While a graph is captured the plan makes do with what is loaded, and is not remembered.
+        """
+        device = device_of(input.device)
+        captured_on = launch.captured_on(input)
+        readiness = Readiness(self._runtime, device, self.answer, captured_on=captured_on)
+        plan = self._plan(View.of(input, k, dim, largest, sorted), input, device, readiness)
+        if captured_on is None:
+            self._plans.remember(key, plan)
+            try:
+                readiness.want(partial(self._plans.pop, key, None))
+            except Exception as error:  # a source may be anyone's code
+                warn(f"nothing faster can be compiled for {tuple(input.shape)}: {error!r}")
+        return plan
+
+    def _plan(self, rows: View | None, input: Tensor, device: Device, readiness: Readiness) -> Plan | None:
         """How a strategy answers; None where torch.topk does."""
-        rows = View.of(input, k, dim, largest, sorted)
         if rows is None or (self._longest is not None and rows.problem.cols > self._longest):
             return None
-        device = device_of(input.device)
         try:
             for view in rows.ways(input):
-                for choice in dispatch.choices(view.problem, device, runtime=self._runtime):
+                for choice in dispatch.choices(view.problem, device, runtime=self._runtime, ready=readiness.ready):
                     if choice.step == "torch":
                         break
                     try:
-                        return self._bound(choice, view, device, input.device.index)
+                        return self._bound(choice, view, device, input.device.index, readiness)
+                    except NotCompiledError:  # a file that cannot be read
+                        readiness.lack(choice, view.problem)
                     except Exception as error:  # also what a third party's strategy raises
                         self._runtime.block(choice.candidate, device, error)
             if device.type == "cpu":
@@ -180,16 +198,16 @@ class Operation:
             warn(f"no strategy could be chosen for {rows.problem}: {error!r}")
         return None
 
-    def _bound(self, choice: Choice, view: View, device: Device, index: int | None) -> Plan | None:
+    def _bound(
+        self, choice: Choice, view: View, device: Device, index: int | None, readiness: Readiness
+    ) -> Plan | None:
         """The chosen program, made callable; None where it is torch.topk."""
-        problem: Problem = view.problem
-        finish: Finish | None = self._of_pairs
-        if self.answer in choice.strategy.features.answers:
-            problem, finish = replace(problem, answer=self.answer), self._of_answer
+        problem = choice.asked(view.problem, self.answer)
+        finish = self._of_answer if problem.answer == self.answer else self._of_pairs
         program = choice.program(problem, device)
         if isinstance(program, HostProgram) and program.is_torch_topk:
             return None
-        bound = launch.bind(program, problem, device, index=index, size=view.size)
+        bound = launch.bind(program, problem, device, index=index, size=view.size, build=readiness.builds)
         run = view.around(bound)
         direct = run is bound and isinstance(program, KernelProgram) and problem.answer == "pairs"
         return Plan(run, finish, choice, view.result_size, view.reach if direct else 0)

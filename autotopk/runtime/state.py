@@ -8,6 +8,7 @@ from autotopk.candidate import Candidate
 from autotopk.device import Device
 from autotopk.errors import warn
 from autotopk.runtime import winners
+from autotopk.runtime.builds import Builds
 from autotopk.runtime.misses import Misses
 from autotopk.runtime.plan_cache import PlanCache
 from autotopk.runtime.winners import Winners
@@ -15,7 +16,7 @@ from autotopk.strategy import Strategy
 
 
 class Runtime:
-    """The winners in force, the plans made, the candidates that failed, and the problems that nobody tuned.
+    """The winners in force, the plans made, what is being compiled, what failed, and the problems that nobody tuned.
 
     `default` serves `autotopk.topk` and its kin. What belongs to the machine rather than to a choice (loaded kernels,
     imported strategies, properties of devices) is not in it.
@@ -23,6 +24,7 @@ class Runtime:
 
     def __init__(self) -> None:
         self.misses = Misses()
+        self.builds = Builds()
         self.cpu_is_torchs = False
         """It is known that torch.topk serves everything on the CPU: no plans are needed there."""
         self._blocked: set[tuple[Candidate, str]] = set()
@@ -73,13 +75,18 @@ class Runtime:
             self._unbuildable[strategy.name] = "; ".join(strategy.reasons_unbuildable())
         return self._unbuildable[strategy.name]
 
+    def forget_plans(self) -> None:
+        """Let every layout's next call choose anew."""
+        for plans in list(self._plans.values()):
+            plans.clear()
+
     def reload(self) -> None:
         """Forget everything; what is on disk is read again on next use."""
         with self._reading:
             self._winners = None
             self.cpu_is_torchs = False
-        for plans in self._plans.values():
-            plans.clear()
+        self.builds.reset()
+        self.forget_plans()
         self._blocked.clear()
         self._unbuildable.clear()
         self._warned.clear()
