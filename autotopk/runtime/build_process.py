@@ -61,10 +61,10 @@ class BuildProcess:
             if pipe.poll(LONGEST_S):
                 built: Built = pipe.recv()
                 return built
-            told = f"compiling took longer than {LONGEST_S:g} s"
         except (EOFError, OSError, pickle.UnpicklingError):
-            told = ""
-        return Built(error=told or f"the process that compiles has died: {self._exit()}")
+            return Built(error=f"the process that compiles has died: {self._exit(_LOOK_S)}")
+        self._exit(0.0)
+        return Built(error=f"compiling took longer than {LONGEST_S:g} s")
 
     def kill(self) -> None:
         """End the process at once and for good, from any thread."""
@@ -89,7 +89,9 @@ class BuildProcess:
     def _started(self) -> Connection:
         """The pipe to a running process. Raises OSError."""
         if self._pipe is not None:
-            return self._pipe
+            if not self._has_ended():
+                return self._pipe
+            self._exit(0.0)  # somebody killed it while it was idle
         if not sys.executable or getattr(sys, "frozen", False):
             raise OSError("this program is no Python interpreter")
         with self._starting:
@@ -115,28 +117,34 @@ class BuildProcess:
             self._pipe = ours
             return ours
 
+    def _has_ended(self) -> bool:
+        """Whether there is no process, or one to be waited for: until then its number is nobody else's."""
+        if self._process is None or self._process.returncode is not None:
+            return True
+        try:
+            return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:  # somebody else has waited for it
+            return True
+
     def _kill(self) -> None:
-        if self._process is None:
-            return
-        if self._process.poll() is None:
+        """End the process, and what it has started, unless it was waited for before."""
+        if self._process is not None and self._process.returncode is None:
             try:
                 os.killpg(self._process.pid, signal.SIGKILL)
-            except OSError:  # it ended just now
+            except OSError:  # nothing is left of it
                 pass
-        self._process.wait()
+            self._process.wait()
 
-    def _exit(self) -> str:
-        """How the process ended, or was ended here; the next job starts another."""
+    def _exit(self, patience_s: float) -> str:
+        """How the process ended, at the latest now; the next job starts another."""
         with self._starting:
-            process, self._process = self._process, None
+            until = time.monotonic() + patience_s
+            while not self._has_ended() and time.monotonic() < until:
+                time.sleep(0.01)
+            self._kill()
+            code = self._process.returncode if self._process is not None else 0
+            self._process = None
         self._drop_pipe()
-        if process is None:
-            return "it was ended"
-        try:
-            code = process.wait(5)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            code = process.wait()
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
     def _drop_pipe(self) -> None:

@@ -91,10 +91,12 @@ class Builds:
             self._failed.clear()
 
     def stop(self) -> None:
-        """End the other process, and start no further one until something is wanted."""
+        """End the other process at once; what is wanted next starts another."""
         with self._changed:
+            process, self._process, self._thread = self._process, BuildProcess(), None
             self._queue.clear()
-            process = self._process
+            self._waiting.clear()
+            self._changed.notify_all()
         process.kill()
 
     def forget(self) -> None:
@@ -104,11 +106,11 @@ class Builds:
         self._queue.clear()
         self._thread = None
         self._process.forget()
+        self._process = BuildProcess()
         for then in [then for its in waiting.values() for then in its]:
             then()
 
     def _start(self) -> None:
-        self._process = BuildProcess()
         thread = threading.Thread(target=self._run, args=(self._process,), name="autotopk-builds", daemon=True)
         try:
             thread.start()
@@ -119,18 +121,24 @@ class Builds:
             self._thread = thread
 
     def _run(self, process: BuildProcess) -> None:
+        """The thread, as long as the process is this object's."""
         try:
-            while (job := self._next()) is not None:
-                self.settle(*job, process.build(*job[1:]))
+            while (job := self._next(process)) is not None:
+                built = process.build(*job[1:])
+                if process is self._process:
+                    self.settle(*job, built)
         finally:
             process.close()
 
-    def _next(self) -> tuple[Path, KernelSource, int] | None:
+    def _next(self, process: BuildProcess) -> tuple[Path, KernelSource, int] | None:
         """The next kernel to compile; None when it is time to end."""
         with self._changed:
-            if self._changed.wait_for(lambda: self._queue, LINGER_S):
+            self._changed.wait_for(lambda: self._queue or process is not self._process, LINGER_S)
+            if process is not self._process:
+                return None
+            if self._queue:
                 return self._queue.popleft()
-            self._thread = None
+            self._process, self._thread = BuildProcess(), None
             return None
 
 
