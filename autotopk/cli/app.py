@@ -257,13 +257,9 @@ def explain(
 
 @app.command()
 def warmup(
-    shapes: Annotated[
-        list[str] | None, typer.Argument(metavar="[ROWSxCOLSxK[:DTYPE]]...", help="Such as 64x8192x256:bfloat16.")
-    ] = None,
+    shapes: Annotated[Words, typer.Argument(metavar="[ROWSxCOLSxK[:DTYPE]]...", help="64x8192x256:bfloat16.")] = None,
     tag: Tags = None,
-    misses: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The problems that AUTOTOPK_MISSES=FILE recorded.")
-    ] = None,
+    misses: Annotated[Path | None, typer.Option(metavar="FILE", help="Problems that AUTOTOPK_MISSES recorded.")] = None,
     device: RunsOn = None,
     as_json: AsJson = False,
 ) -> None:
@@ -271,24 +267,14 @@ def warmup(
 
     By default tag seeds on a GPU, ci on a CPU. Later processes find what was compiled in the cache.
     """
-    from autotopk.cli.progress_bar import ProgressBar
+    from autotopk.cli.serving import warm
     from autotopk.cli.tables import console, warmup_table
 
-    what: list[Any] = [*map(arguments.shape, shapes or ()), *arguments.workloads(tag or (), (), (), (), ())]
-    if misses:
-        what.append(misses)
-    place = arguments.torch_device(device)
-    with ProgressBar(console(stderr=True)) as bar:
-        report = autotopk.warmup(
-            what or arguments.usual(place),
-            device=place,
-            progress=lambda row, done, total: bar.step(str(row.problem), done, total),
-        )
+    report = warm(shapes or (), tag or (), misses, device)
     if as_json:
         _print_json(report.to_dict())
     else:
         console().print(warmup_table(report))
-        typer.echo(report.conclusion)
 
 
 @app.command()

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal, Self, Union
@@ -173,19 +173,15 @@ class _Compilers:
             process.close()
 
 
-@dataclass
 class _Turn:
     """A problem on its way: its kernels are being compiled from the beginning."""
 
-    problem: Problem
-    device: Device
-    index: int | None
-    compilers: _Compilers | None
-    """None where nothing is to be compiled."""
-    runtime: Runtime
-    failed: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self, problem: Problem, device: Device, index: int | None, compilers: _Compilers | None, runtime: Runtime
+    ) -> None:
+        """Without compilers nothing is compiled."""
+        self.problem, self.device, self.index, self.compilers, self.runtime = problem, device, index, compilers, runtime
+        self.failed: list[str] = []
         self._choose()
 
     def finished(self, load: bool) -> Warmed:

@@ -9,11 +9,11 @@ from tests.cli.conftest import SMALL, Cli, process
 
 
 def test_shapes(cli: Cli) -> None:
-    told = cli("warmup", "4x256x8", "4x256x8:int8", "--device", "cpu").stdout
-    assert "4x256 float32 k=8 (largest, sorted) on cpu" in told
-    assert "4x256 int8 k=8 (largest, sorted) on cpu" in told
-    assert told.count("torch.topk") == 2
-    assert told.endswith("2 torch; torch's operators serve them, nothing is to be compiled\n")
+    told = cli("warmup", "4x256x8", "4x256x8:int8", "--device", "cpu")
+    assert "4x256 float32 k=8 (largest, sorted) on cpu" in told.stdout
+    assert "4x256 int8 k=8 (largest, sorted) on cpu" in told.stdout
+    assert told.stdout.count("torch.topk") == 2
+    assert told.stderr.endswith("2 torch; torch's operators serve them, nothing is to be compiled\n")
 
 
 def test_json(cli: Cli) -> None:
