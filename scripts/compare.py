@@ -100,6 +100,7 @@ class Checkout:
 
     def __init__(self, folder: Path, winners: str | None) -> None:
         variables = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+        variables["AUTOTOPK_BUILD"] = "wait"  # what was measured is compared, not what answers until it is compiled
         if winners:
             variables["AUTOTOPK_DB"] = winners
         self._process = subprocess.Popen(

@@ -13,7 +13,8 @@ import typer
 from typer.core import TyperGroup
 
 import autotopk
-from autotopk.cli import arguments
+from autotopk import settings
+from autotopk.cli import arguments, serving
 from autotopk.cli.wording import LONGEST_LINE, counted
 from autotopk.errors import AutotopkError, MeasurementError, inert
 from autotopk.problem import DTYPE_BYTES
@@ -130,7 +131,6 @@ def tune(
 
     By default tag seeds on a GPU, ci on a CPU; `autotopk.topk` serves what is published.
     """
-    from autotopk import settings
     from autotopk.cli.progress_bar import ProgressBar
     from autotopk.cli.tables import console, tune_report
     from autotopk.device import device_of
@@ -267,10 +267,9 @@ def warmup(
 
     By default tag seeds on a GPU, ci on a CPU. Later processes find what was compiled in the cache.
     """
-    from autotopk.cli.serving import warm
     from autotopk.cli.tables import console, warmup_table
 
-    report = warm(shapes or (), tag or (), misses, device)
+    report = serving.warm(shapes or (), tag or (), misses, device)
     if as_json:
         _print_json(report.to_dict())
     else:
@@ -331,6 +330,7 @@ def bench(
     json_path = arguments.writable("--json", json_path)
     place = arguments.torch_device(device)
     workloads = workloads or arguments.usual(place)
+    serving.warmed(workloads, place, build=settings.build_mode() != "never")
     measured, failed = [], False
     with ProgressBar(console(stderr=True)) as bar:
         for index, workload in enumerate(workloads):

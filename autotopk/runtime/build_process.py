@@ -92,8 +92,8 @@ class BuildProcess:
             if not self._has_ended():
                 return self._pipe
             self._exit(0.0)  # somebody killed it while it was idle
-        if not sys.executable or getattr(sys, "frozen", False):
-            raise OSError("this program is no Python interpreter")
+        if "python" not in os.path.basename(sys.executable or "").lower() or getattr(sys, "frozen", False):
+            raise OSError(f"{sys.executable!r} is no Python interpreter")
         with self._starting:
             if self._ended:
                 raise OSError("this process ends")

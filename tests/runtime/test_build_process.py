@@ -189,7 +189,7 @@ def test_what_cannot_be_told(process: BuildProcess, log: Path) -> None:
 
 
 def test_no_interpreter(process: BuildProcess, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for executable in ("", "/no/such/python"):
+    for executable in ("", "/no/such/python", "/bin/true"):
         monkeypatch.setattr(sys, "executable", executable)
         assert process.build(LoggedSource(log, "one"), 90).error.startswith("no process that compiles can be started")
 
