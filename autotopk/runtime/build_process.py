@@ -61,7 +61,7 @@ class BuildProcess:
             if pipe.poll(LONGEST_S):
                 built: Built = pipe.recv()
                 return built
-        except (EOFError, OSError, pickle.UnpicklingError):
+        except Exception:  # also what cannot be unpickled, of a source that is anyone's code
             return Built(error=f"the process that compiles has died: {self._exit(_LOOK_S)}")
         self._exit(0.0)
         return Built(error=f"compiling took longer than {LONGEST_S:g} s")

@@ -147,6 +147,8 @@ class _Asked:
     def __init__(self, problem: Problem, device: Device, runtime: Runtime, ready: Ready | None) -> None:
         self.problem, self.device, self.runtime, self.ready = problem, device, runtime, ready
         self.rejected: list[str] = []
+        self.bare: set[str] = set()
+        """Strategies whose ladder was looked through in vain."""
 
     def forced(self, name: str, winner: Winner | None) -> Iterator[Choice]:
         """The strategy of that name, as it was measured where it was."""
@@ -236,13 +238,19 @@ class _Asked:
 
     def _rungs(self, strategy: Strategy) -> Iterator[Choice]:
         """What of a strategy's ladder can answer now, the likeliest first."""
+        if strategy.name in self.bare:
+            return
+        found = False
         try:
             for config in strategy.ladder(self.problem, self.device):
                 rung = Choice("ladder", strategy, config, rejected=tuple(self.rejected))
                 if not self.runtime.is_blocked(rung.candidate, self.device) and not self._absent(rung):
+                    found = True
                     yield rung
         except Exception as error:
             self.rejected.append(f"{strategy.name}'s ladder: {self._raised(strategy, error)}")
+        if not found:
+            self.bare.add(strategy.name)
 
     def _absent(self, choice: Choice) -> str:
         """Why its kernels are not there to answer; empty where they are, or may be compiled when they are bound."""

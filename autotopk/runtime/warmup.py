@@ -146,6 +146,7 @@ class _Compilers:
         self._threads = ThreadPoolExecutor(len(self._all))
         self._runtime = runtime
         self._begun: dict[Path, Future[tuple[str, float]]] = {}
+        self._ended = False
 
     def compile(self, source: KernelSource) -> "Future[tuple[str, float]]":
         """What will go wrong, and how many seconds it takes."""
@@ -160,12 +161,15 @@ class _Compilers:
             built = process.build(source, self.arch)
         finally:
             self._idle.put(process)
+        if self._ended:  # by Ctrl-C, say: that is no kernel's fault
+            return built.error, built.seconds
         return self._runtime.builds.settle(path, source, self.arch, built), built.seconds
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended = True
         for process in self._all:
             process.kill()
         self._threads.shutdown(cancel_futures=True)

@@ -12,10 +12,12 @@ import torch
 import autotopk
 from autotopk import registry, settings
 from autotopk.candidate import Candidate
+from autotopk.device import cpu_device
+from autotopk.problem import Problem
 from autotopk.runtime import builds, launch
 from autotopk.runtime.state import default
 from autotopk.tuning_db import artifact
-from tests.runtime.laddered import ARCH, Driver, Laddered, settled
+from tests.runtime.laddered import ARCH, Driver, Laddered, Rung, settled
 from tests.runtime.logged import compiled, gone
 from tests.runtime.same import check, told, unwarned
 from tests.runtime.winners import CHUNKED, winner
@@ -161,6 +163,17 @@ def test_wait(cache_dir: Path, strategy: Laddered, driver: Driver, monkeypatch: 
     check(X, K)
     assert driver.launched == ["fast"]
     assert [one["pid"] for one in compiled(strategy.log)] == [os.getpid()]
+
+
+@unwarned
+def test_what_is_bound_without_a_call_is_compiled(
+    strategy: Laddered, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by the tuner, in its own processes."""
+    monkeypatch.setenv("AUTOTOPK_BUILD", "never")
+    problem, device = Problem.contiguous(4, 2048, K, device_type="cpu"), cpu_device()
+    launch.bind(strategy.program(Rung("fast"), problem, device), problem, device)(X)
+    assert driver.launched == ["fast"]
 
 
 def test_a_word_that_is_no_mode(strategy: Laddered, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,9 +22,9 @@ from autotopk.runtime.state import default
 from autotopk.runtime.warmup import Warmed, warmup
 from autotopk.tuning_db import artifact
 from autotopk.workloads import Workload, tagged
-from tests.runtime.laddered import Driver, Laddered
-from tests.runtime.logged import compiled, gone
-from tests.runtime.same import check, told, unwarned
+from tests.runtime.laddered import Driver, Laddered, Rung
+from tests.runtime.logged import begun, compiled, gone
+from tests.runtime.same import check, told, unwarned, within
 from tests.runtime.winners import winner
 
 X = torch.randn(4, 2048)
@@ -120,6 +120,25 @@ def test_what_cannot_be_loaded_gives_way(strategy: Laddered, monkeypatch: pytest
     messages = told(lambda: told_of(warmup(SHAPE, device="cpu")))
     assert messages[0].startswith('laddered {"name":"usual"} failed and is left out: ')
     assert told_of(warmup(SHAPE, device="cpu")) == [("torch", "torch", "torch")]
+
+
+@unwarned
+def test_ctrl_c_blames_no_kernel(strategy: Laddered, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends what is being compiled, at once."""
+    strategy.load("high")
+    monkeypatch.setattr(strategy, "seconds", 60.0)
+    by_problem = {1: "high", 2: "usual"}
+    monkeypatch.setattr(strategy, "heuristic", lambda problem, device: Rung(by_problem[problem.rows]))
+
+    def interrupted(*_: object) -> None:
+        begun(strategy.log)
+        raise KeyboardInterrupt
+
+    with within(20), pytest.raises(KeyboardInterrupt):
+        warmup([(1, 64, 2), (2, 64, 2)], device="cpu", progress=interrupted)
+    [one] = compiled(strategy.log)
+    gone(one["pid"])
+    assert default.builds._failed == {}
 
 
 @unwarned
