@@ -15,8 +15,9 @@ PYTEST := $(PYTHON) -m pytest
 PARALLEL := -n auto --maxprocesses 8
 ARGS ?=
 FILE ?= winners.sqlite
+OUT ?= autotopk/packs
 
-.PHONY: tune bench export test test-slow test-gpu lint format venv clean
+.PHONY: tune bench export kernels test test-slow test-gpu lint format venv clean
 
 tune: $(READY)  ## measure on this machine and keep the winners
 	$(PYTHON) -m autotopk tune $(ARGS)
@@ -26,6 +27,9 @@ bench: $(READY)  ## what autotopk.topk costs beside torch.topk
 
 export: $(READY)  ## write this machine's winners to FILE
 	$(PYTHON) -m autotopk export $(FILE)
+
+kernels: $(READY)  ## compile the kernels that are shipped into OUT; needs no GPU, uses all cores
+	$(PYTHON) -m scripts.kernels --out $(OUT) $(ARGS)
 
 test: $(READY) .venv/triton-$(OLDEST_TRITON)  ## everything that needs no GPU: plain, interpreted, oldest Triton
 	$(PYTEST) $(PARALLEL) -m "not gpu and not interpret and not slow"

@@ -72,6 +72,17 @@ def shipped_winners_path() -> Path | None:
     return Path(__file__).parent / "tuning_db" / "shipped" / "winners.sqlite"
 
 
+def packs_dir() -> Path | None:
+    """Folder of the kernels that are shipped compiled: inside the package, or what `AUTOTOPK_PACKS` names.
+
+    None where that is 0, no, false or off.
+    """
+    text = os.environ.get("AUTOTOPK_PACKS", "").strip()
+    if text.lower() in OFF:
+        return None
+    return Path(__file__).parent / "packs" if text.lower() in ON else _path("AUTOTOPK_PACKS")
+
+
 def misses_path() -> Path | None:
     """`AUTOTOPK_MISSES`: where problems without a tuned winner are written."""
     return _path("AUTOTOPK_MISSES")

@@ -89,6 +89,7 @@ def isolated(
         share_kernels(cache_dir, kept_kernels)
     monkeypatch.setenv("AUTOTOPK_CACHE_DIR", str(cache_dir))
     monkeypatch.setenv("AUTOTOPK_SHIPPED", "0")
+    monkeypatch.setenv("AUTOTOPK_PACKS", "0")
     for variable in VARIABLES:
         monkeypatch.delenv(variable, raising=False)
     autotopk.reload()

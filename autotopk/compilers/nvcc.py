@@ -70,8 +70,11 @@ def reasons_missing() -> list[str]:
 
 
 def architecture(arch: int) -> str:
-    """NVIDIA's name of a compute capability (90 for 9.0), from 9.0 on with the features of that GPU alone."""
-    return f"{arch}a" if arch >= 90 else str(arch)
+    """NVIDIA's name of what is compiled for a compute capability (90 for 9.0), with the features of 9.0 alone for 9.0.
+
+    There is no other 9.x; code for any other runs on all later ones of the same major number.
+    """
+    return f"{arch}a" if arch == 90 else str(arch)
 
 
 def compile(text: str, arch: int, symbol: str, include_dirs: Sequence[Path] = ()) -> Compiled:
