@@ -94,7 +94,7 @@ class Packs:
     def check(self, arch: int) -> Check | None:
         """How that pack did on a GPU of the compute capability, here or where it was made; None where nobody tried."""
         if arch not in self._checks:
-            told = map(_read_check, self.check_paths(arch))
+            told = map(read_check, self.check_paths(arch))
             self._checks[arch] = next((one for one in told if one is not None), None)
         return self._checks[arch]
 
@@ -174,7 +174,7 @@ def _made(folder: Path) -> dict[int, Made]:
         return {}
 
 
-def _read_check(path: Path) -> Check | None:
+def read_check(path: Path) -> Check | None:
     """None where there is none, or none that can be read: then a new one is made."""
     try:
         content = json.loads(read_regular(path, _MAX_BYTES))
