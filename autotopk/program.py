@@ -42,6 +42,10 @@ class HostProgram:
         """There is nothing to compile."""
         return True
 
+    def origins(self, arch: int) -> tuple[str, ...]:
+        """There are no kernels."""
+        return ()
+
     def scratch_bytes(self, problem: Problem) -> int:
         """Operators allocate what they need; that is not known."""
         return 0
@@ -136,6 +140,10 @@ class KernelProgram:
             return all(source.is_cached(arch) for source in self.sources)
         except BuildError:  # device files are missing
             return False
+
+    def origins(self, arch: int) -> tuple[str, ...]:
+        """Where its kernels come from, launch by launch, see `KernelSource.origin`. Raises BuildError."""
+        return tuple(source.origin(arch) for source in self.sources)
 
     def scratch_bytes(self, problem: Problem) -> int:
         """Bytes of scratch for a problem, of all kinds together."""

@@ -333,14 +333,21 @@ def bench(
 
 
 @app.command()
-def doctor(as_json: AsJson = False) -> None:
+def doctor(
+    as_json: AsJson = False,
+    check: Annotated[bool, typer.Option("--check", help="Try the shipped kernels on the GPUs here first.")] = False,
+) -> None:
     """Say what is installed, able, deployed and broken.
 
     Exit code 1 where something is broken.
     """
-    from autotopk.cli.doctor import examine
+    from autotopk.cli.doctor import check_kernels, examine
+    from autotopk.cli.progress_bar import ProgressBar
     from autotopk.cli.tables import console, finding_lines
 
+    if check:
+        with ProgressBar(console(stderr=True)) as bar:
+            check_kernels(bar.step)
     findings = list(examine())
     if as_json:
         _print_json(findings)

@@ -6,21 +6,22 @@ import re
 import shutil
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import torch
 
-from autotopk import __version__, kernel_cache, registry, settings
+from autotopk import __version__, kernel_cache, packs, registry, settings
 from autotopk.cli.arguments import devices_here
 from autotopk.cli.wording import counted
 from autotopk.compilers import nvcc
 from autotopk.compilers.tilelang import reasons_unbuildable
-from autotopk.device import Device
+from autotopk.device import Device, device_of
 from autotopk.errors import ArtifactError, AutotopkError, AutotopkWarning, DatabaseError
 from autotopk.kernel import distribution_version
+from autotopk.runtime import self_check
 from autotopk.runtime.borrowing import lenders
 from autotopk.runtime.state import default
 from autotopk.runtime.winners import is_current, layers
@@ -52,8 +53,16 @@ def examine() -> Iterator[Finding]:
     yield from _software()
     yield from _devices(devices)
     yield from _strategies(devices)
+    yield from _kernels(devices)
     yield from _winners(devices)
     yield from _storage()
+
+
+def check_kernels(step: Callable[[str, int, int], None]) -> None:
+    """Try the shipped kernels on every kind of GPU here. Raises MeasurementError as `self_check.run`."""
+    indices = {device_of(torch.device("cuda", at)).arch: at for at in range(torch.cuda.device_count())}
+    for index in indices.values():
+        self_check.run(index, lambda done, total, what: step(f"checking shipped kernels: {what}", done, total))
 
 
 def _software() -> Iterator[Finding]:
@@ -120,6 +129,31 @@ def _ability(strategy: Strategy, device: Device) -> Finding:
     if unbuildable:
         text += "; only with kernels compiled before: " + "; ".join(unbuildable)
     return Finding("strategies", "ok" if able and not unbuildable else "note", text)
+
+
+def _kernels(devices: list[Device]) -> Iterator[Finding]:
+    section, shipped = "kernels", packs.here()
+    if shipped is None:
+        yield Finding(section, "note", f"off (AUTOTOPK_PACKS={os.environ.get('AUTOTOPK_PACKS')})")
+        return
+    for device in dict.fromkeys(device for device in devices if device.type == "cuda"):
+        pack, check = shipped.pack(device.arch), shipped.check(device.arch)
+        if pack is None:
+            yield Finding(section, "note", f"none are shipped for {device.name} (sm_{device.arch})")
+            continue
+        text = f"{pack.path}: {counted(len(pack.kernels), 'kernel')} for {device.name}"
+        rungs = [source for strategy in registry.built_in() for source in strategy.rungs(device.arch)]
+        used = sum(shipped.find(source, device.arch) is not None for source in rungs)
+        if check is None:
+            cure = "`autotopk doctor --check` tries them"
+            yield Finding(section, "warning", f"{text}, not used before they have been checked on such a GPU: {cure}")
+        elif used < len(pack.kernels):
+            reasons = "; ".join(dict.fromkeys(check.failed.values())) or "they are of other device files, or unchecked"
+            yield Finding(
+                section, "warning", f"{text}, {used} used, checked on {check.device}; the others not: {reasons}"
+            )
+        else:
+            yield Finding(section, "ok", f"{text}, checked on {check.device}")
 
 
 def _winners(devices: list[Device]) -> Iterator[Finding]:

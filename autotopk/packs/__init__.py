@@ -14,7 +14,7 @@ from typing import Protocol
 
 from autotopk import settings
 from autotopk.errors import DamagedKernelError, warn
-from autotopk.files import read_regular, write_atomically
+from autotopk.files import make_private, read_regular, write_atomically
 from autotopk.identity import digest
 from autotopk.packs.file import Pack, Stored, read
 
@@ -105,12 +105,15 @@ class Packs:
         name = f"sm_{arch}-{pack.digest}.check"
         return self.folder / name, settings.cache_dir() / "checks" / name
 
-    def keep_check(self, arch: int, check: Check) -> Path:
-        """Write down what was found out here, and go by it. Raises OSError."""
-        path = self.check_paths(arch)[-1]
-        write_atomically(path, json.dumps(asdict(check), indent=1).encode())
+    def keep_check(self, arch: int, check: Check) -> None:
+        """Go by what was found out here, and write it down; where that cannot be, a warning says so."""
         self._checks[arch] = check
-        return path
+        path = self.check_paths(arch)[-1]
+        try:
+            make_private(path.parent)
+            write_atomically(path, json.dumps(asdict(check), indent=1).encode())
+        except OSError as error:
+            warn(f"the next process checks shipped kernels again: {error}")
 
     def find(self, source: Source, arch: int) -> Stored | None:
         """The kernel of a source, if it is packed as the source is today, and was right on such a GPU.

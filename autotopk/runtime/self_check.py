@@ -43,7 +43,7 @@ def ensure(index: int, on_progress: OnProgress = lambda done, total, what: None)
 def run(index: int, on_progress: OnProgress = lambda done, total, what: None) -> packs.Check | None:
     """Check the kernels for a CUDA device, and go by what was found out from now on; None where none are shipped.
 
-    Raises MeasurementError where nothing can be found out, and OSError where that cannot be written down.
+    Raises MeasurementError where nothing can be found out.
     """
     shipped, device = packs.here(), cuda_device(index)
     if shipped is None or shipped.pack(device.arch) is None:

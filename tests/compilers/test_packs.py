@@ -95,14 +95,25 @@ def test_nothing_is_used_before_it_was_checked(folder: Path, source: TravellingS
     found = packs.here()
     assert found is not None
     passed, failed = (packs.name_of(one, 90) for one in (source, other))
-    path = found.keep_check(90, Check("a GPU", (passed,), {failed: "wrong"}))
-    assert path.parent == settings.cache_dir() / "checks"
+    found.keep_check(90, Check("a GPU", (passed,), {failed: "wrong"}))
     for _ in range(2):
         assert source.is_cached(90)
         assert not other.is_cached(90)
         packs.reload()
     pack(folder, [source])  # other machine code: nobody has tried it
     assert not source.is_cached(90)
+
+
+def test_a_check_that_cannot_be_written_counts_in_its_process(
+    folder: Path, source: TravellingSource, cache_dir: Path
+) -> None:
+    pack(folder, [source])
+    cache_dir.write_text("no folder")
+    found = packs.here()
+    assert found is not None
+    with pytest.warns(AutotopkWarning, match="the next process checks shipped kernels again"):
+        found.keep_check(90, Check("a GPU", (packs.name_of(source, 90),), {}))
+    assert source.is_cached(90)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"device": "x", "passed": 1, "failed": {}}', b"\xff"])
