@@ -143,17 +143,26 @@ def _kernels(devices: list[Device]) -> Iterator[Finding]:
             continue
         text = f"{pack.path}: {counted(len(pack.kernels), 'kernel')} for {device.name}"
         rungs = [source for strategy in registry.built_in() for source in strategy.rungs(device.arch)]
-        used = sum(shipped.find(source, device.arch) is not None for source in rungs)
+        outdated = sum(shipped.packed(source, device.arch) is None for source in rungs)
         if check is None:
             cure = "`autotopk doctor --check` tries them"
             yield Finding(section, "warning", f"{text}, not used before they have been checked on such a GPU: {cure}")
-        elif used < len(pack.kernels):
-            reasons = "; ".join(dict.fromkeys(check.failed.values())) or "they are of other device files, or unchecked"
+        elif outdated:
+            text += f"; {outdated} of other device files than those here {_is(outdated)} not used: `make kernels`"
+            yield Finding(section, "warning", text)
+        elif check.failed:
+            reasons = "; ".join(dict.fromkeys(check.failed.values()))
             yield Finding(
-                section, "warning", f"{text}, {used} used, checked on {check.device}; the others not: {reasons}"
+                section,
+                "warning",
+                f"{text}; {len(check.failed)} {_is(len(check.failed))} wrong here and not used: {reasons}",
             )
         else:
             yield Finding(section, "ok", f"{text}, checked on {check.device}")
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _winners(devices: list[Device]) -> Iterator[Finding]:

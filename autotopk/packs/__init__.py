@@ -120,16 +120,21 @@ class Packs:
 
         Raises BuildError where the device files are not there.
         """
+        found = self.packed(source, arch)
+        if found is None or self.unchecked:
+            return found
+        check = self.check(arch)
+        return None if check is None or found.name not in check.passed else found
+
+    def packed(self, source: Source, arch: int) -> Stored | None:
+        """The same, whether it was checked or not."""
         if (pack := self.pack(arch)) is None or (served := serving(arch)) is None:
             return None
-        files, found = source.device_code()
+        files, current = source.device_code()
         made = self.made.get(served)
-        if made is None or made.device_code.get(files) != found:
+        if made is None or made.device_code.get(files) != current:
             return None
-        name = name_of(source, served)
-        if not self.unchecked and ((check := self.check(arch)) is None or name not in check.passed):
-            return None
-        return pack.find(name)
+        return pack.find(name_of(source, served))
 
 
 def here() -> Packs | None:
