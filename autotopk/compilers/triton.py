@@ -141,6 +141,11 @@ class TritonSource(KernelSource):
         return getattr(importlib.import_module(self._module), self.function.partition(":")[2])
 
 
+def reasons_unbuildable() -> list[str]:
+    """Why no Triton kernel can be compiled here; empty where they can. Imports nothing."""
+    return ["triton is not installed (pip install triton)"] if distribution_version("triton") == "absent" else []
+
+
 @contextmanager
 def _as_nvcc_names_architectures(arch: int) -> Iterator[None]:
     """From 10.0 on Triton compiles for one GPU alone; in this thread for later ones too, see `nvcc.architecture`."""
