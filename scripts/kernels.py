@@ -29,6 +29,7 @@ from autotopk.files import write_atomically
 from autotopk.kernel import Kernel, KernelSource, distribution_version
 from autotopk.packs import ARCHS, Made, Packs, file
 from autotopk.strategy import Strategy
+from autotopk.tuning.worker import live_with_parent
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def _compile(todo: Sequence[Rung], done: dict[Rung, Built], jobs: int, console: 
     )
     with (
         Progress(*columns, console=console) as progress,
-        ProcessPoolExecutor(max(1, min(jobs, len(todo))), get_context("spawn")) as pool,
+        ProcessPoolExecutor(max(1, min(jobs, len(todo))), get_context("spawn"), live_with_parent) as pool,
     ):
         bar = progress.add_task("", total=len(todo), at="")
         futures = {pool.submit(build, rung): rung for rung in todo}
