@@ -82,15 +82,16 @@ def compilers() -> dict[str, str]:
 
 
 def build(rung: Rung) -> Built:
-    """Compile a kernel and make it as small as it gets. In a process of the pool."""
+    """Compile a kernel. In a process of the pool."""
     begun = time.perf_counter()
     try:
         compiled = rung.source.compile(rung.arch)
         kernel = replace(compiled, cubin=without_debug(compiled.cubin))
     except (BuildError, ValueError) as error:
         return Built(error=str(error))
-    content = file.compressed(kernel.to_bytes(rung.name))
-    return Built(content, kernel.code, kernel.registers, kernel.spill_bytes, time.perf_counter() - begun)
+    return Built(
+        kernel.to_bytes(rung.name), kernel.code, kernel.registers, kernel.spill_bytes, time.perf_counter() - begun
+    )
 
 
 def kept(rung: Rung, old: Packs, made: Made) -> Built | None:
@@ -101,8 +102,9 @@ def kept(rung: Rung, old: Packs, made: Made) -> Built | None:
         return None
     if (found := pack.find(rung.name)) is None:
         return None
-    kernel = Kernel.from_bytes(found.read(), found.name)
-    return Built(pack.compressed(rung.name), kernel.code, kernel.registers, kernel.spill_bytes)
+    content = found.read()
+    kernel = Kernel.from_bytes(content, found.name)
+    return Built(content, kernel.code, kernel.registers, kernel.spill_bytes)
 
 
 def make(archs: Sequence[int], folder: Path, jobs: int, console: Console) -> list[str]:
@@ -117,9 +119,10 @@ def make(archs: Sequence[int], folder: Path, jobs: int, console: Console) -> lis
         _compile(todo, done, jobs, console)
     finally:  # what is done by Ctrl-C is kept
         for arch in archs:
-            contents = {one.name: (built.content, built.code) for one, built in done.items() if one.arch == arch}
-            if contents:
-                file.write(packs.pack_path(folder, arch), {name: one for name, one in contents.items() if one[0]})
+            ours = sorted((one for one, built in done.items() if one.arch == arch and not built.error), key=_kinship)
+            if ours:
+                contents = {one.name: (done[one].content, done[one].code) for one in ours}
+                file.write(packs.pack_path(folder, arch), contents)
         told = {**old.made, **{arch: one for arch, one in made.items() if packs.pack_path(folder, arch).exists()}}
         text = json.dumps({str(arch): asdict(told[arch]) for arch in sorted(told)}, indent=1, sort_keys=True)
         write_atomically(folder / packs.SOURCES, text.encode() + b"\n")
@@ -152,6 +155,11 @@ def _compile(todo: Sequence[Rung], done: dict[Rung, Built], jobs: int, console: 
             raise
 
 
+def _kinship(rung: Rung) -> str:
+    """What is alike is compressed together: its function, then its constants."""
+    return repr(rung.source)
+
+
 def _device_code(sources: Iterable[KernelSource]) -> dict[str, str]:
     return dict(sorted({source.device_code() for source in sources}))
 
@@ -165,7 +173,7 @@ def _drop_old_checks(folder: Path) -> None:
 
 
 def _table(wanted: Sequence[Rung], done: dict[Rung, Built], folder: Path) -> Table:
-    table = Table("pack", "family", "kernels", "compiled", "failed", "KB", "CPU s", "most registers", "spilling")
+    table = Table("pack", "family", "kernels", "compiled", "failed", "KB unpacked", "CPU s", "most registers", "spilling")
     groups: defaultdict[tuple[int, str], list[Built]] = defaultdict(list)
     for rung in wanted:
         groups[rung.arch, rung.family].append(done[rung])

@@ -1,16 +1,18 @@
-"""The file of a pack: many compiled kernels, of which each is found by its name and read alone.
+"""The file of a pack: many compiled kernels, of which each is found by its name and read with few others.
 
 autotopk pack 1 SHA256          of the next line
-{"kernels": {NAME: [OFFSET, LENGTH, CODE], ...}}
-data                            where offsets count from; each kernel compressed on its own
+{"groups": [LENGTH, ...], "kernels": {NAME: [GROUP, START, LENGTH, CODE], ...}}
+data                            groups, one after another, each of KIN kernels that were compressed together
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,9 +22,12 @@ from autotopk.identity import DIGITS
 
 MAGIC = "autotopk pack 1"
 
+KIN = 4
+"""Kernels that are compressed together: a quarter less than alone, and read in twice the time; eight save 10 % more."""
+
 MAX_INDEX_BYTES = 4 << 20
 
-_LZMA2 = {"id": 0x21, "dict_size": 1 << 20, "lc": 0, "lp": 4, "pb": 4}  # instructions have 16 bytes
+_LZMA2 = {"id": 0x21, "dict_size": 4 << 20, "lc": 0, "lp": 4, "pb": 4}  # instructions have 16 bytes
 
 
 class Stored(NamedTuple):
@@ -43,24 +48,23 @@ class Pack:
     path: Path
     digest: str
     """32 hexadecimal digits over the index, and so over the code of every kernel."""
-    kernels: Mapping[str, tuple[int, int, str]]
-    """Name to (offset in the file, length, code)."""
+    groups: Sequence[tuple[int, int]]
+    """(offset in the file, length) of each."""
+    kernels: Mapping[str, tuple[int, int, int, str]]
+    """Name to (group, where it begins there, length, code)."""
 
     def find(self, name: str) -> Stored | None:
         """The kernel of that name."""
         if (entry := self.kernels.get(name)) is None:
             return None
-        return Stored(name, entry[2], partial(self._read, name))
+        group, start, length, code = entry
+        return Stored(name, code, partial(self._read, group, start, length))
 
-    def compressed(self, name: str) -> bytes:
-        """What `write` was given of a kernel. Raises OSError."""
-        offset, length, _ = self.kernels[name]
+    def _read(self, group: int, start: int, length: int) -> bytes:
+        offset, packed = self.groups[group]
         with self.path.open("rb") as file:
             file.seek(offset)
-            return file.read(length)
-
-    def _read(self, name: str) -> bytes:
-        return decompressed(self.compressed(name))
+            return decompressed(file.read(packed), start + length)[start:]
 
 
 def read(path: Path) -> Pack:
@@ -72,22 +76,31 @@ def read(path: Path) -> Pack:
     digest = hashlib.sha256(index).hexdigest()
     if first != f"{MAGIC} {digest}\n".encode():
         raise DamagedKernelError(f"{path} is no whole pack of this version")
-    kernels = json.loads(index)["kernels"]
-    if size != start + sum(length for _, length, _ in kernels.values()):
+    content = json.loads(index)
+    *offsets, end = accumulate(content["groups"], initial=start)
+    if size != end:
         raise DamagedKernelError(f"{path} is cut off")
-    entries = {name: (start + offset, length, code) for name, (offset, length, code) in kernels.items()}
-    return Pack(path, digest[:DIGITS], entries)
+    return Pack(path, digest[:DIGITS], [*zip(offsets, content["groups"], strict=True)], content["kernels"])
 
 
 def write(path: Path, kernels: Mapping[str, tuple[bytes, str]]) -> None:
-    """Write a pack of (compressed, code) by name: the same bytes for the same kernels."""
-    index, data = {}, b""
-    for name in sorted(kernels):
-        content, code = kernels[name]
-        index[name] = [len(data), len(content), code]
-        data += content
-    line = json.dumps({"kernels": index}).encode() + b"\n"
-    write_atomically(path, f"{MAGIC} {hashlib.sha256(line).hexdigest()}\n".encode() + line + data)
+    """Write a pack of (bytes, code) by name: the same file for the same kernels in the same order.
+
+    Those that are alike should follow each other. All cores compress.
+    """
+    names = list(kernels)
+    groups = [names[at : at + KIN] for at in range(0, len(names), KIN)]
+    index: dict[str, tuple[int, int, int, str]] = {}
+    for at, group in enumerate(groups):
+        start = 0
+        for name in group:
+            content, code = kernels[name]
+            index[name] = at, start, len(content), code
+            start += len(content)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        data = list(pool.map(compressed, [b"".join(kernels[name][0] for name in group) for group in groups]))
+    line = json.dumps({"groups": [*map(len, data)], "kernels": index}).encode() + b"\n"
+    write_atomically(path, f"{MAGIC} {hashlib.sha256(line).hexdigest()}\n".encode() + line + b"".join(data))
 
 
 def compressed(data: bytes) -> bytes:
@@ -97,11 +110,11 @@ def compressed(data: bytes) -> bytes:
     return lzma.compress(data, lzma.FORMAT_RAW, filters=[{**_LZMA2, "preset": 9 | lzma.PRESET_EXTREME}])
 
 
-def decompressed(data: bytes) -> bytes:
-    """The inverse. Raises DamagedKernelError."""
+def decompressed(data: bytes, length: int) -> bytes:
+    """So many bytes of the beginning. Raises DamagedKernelError."""
     import lzma  # which some Pythons are built without
 
     try:
-        return lzma.decompress(data, lzma.FORMAT_RAW, filters=[_LZMA2])
+        return lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[_LZMA2]).decompress(data, length)
     except lzma.LZMAError as error:
         raise DamagedKernelError(f"not compressed as packs are: {error}") from error

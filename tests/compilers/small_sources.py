@@ -67,7 +67,7 @@ def pack(folder: Path, sources: Collection[KernelSource], arch: int = 90, *check
     contents = {}
     for source in sources:
         compiled, name = source.compile(arch), packs.name_of(source, arch)
-        contents[name] = (file.compressed(compiled.to_bytes(name)), compiled.code)
+        contents[name] = (compiled.to_bytes(name), compiled.code)
     file.write(packs.pack_path(folder, arch), contents)
     made = packs.Made(dict(source.device_code() for source in sources))
     (folder / packs.SOURCES).write_text(json.dumps({arch: asdict(made)}))

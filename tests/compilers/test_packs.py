@@ -1,6 +1,7 @@
 """Kernels that are shipped compiled: where they are used, and that nothing else is."""
 
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -126,30 +127,29 @@ def test_a_damaged_check_is_none(folder: Path, source: TravellingSource, content
 
 
 def test_a_damaged_kernel_is_compiled(folder: Path, source: TravellingSource) -> None:
-    checked(folder, source)
+    """And others of its group, but none of other groups."""
+    others = [replace(source, code=f"kernel_{at}") for at in range(file.KIN)]
+    pack(folder, [source, *others], 90, 90)
     path = packs.pack_path(folder, 90)
-    found = file.read(path)
-    offset, length, _ = found.kernels[packs.name_of(source, 90)]
+    offset, length = file.read(path).groups[0]
     content = bytearray(path.read_bytes())
     content[offset + length // 2] ^= 1
     path.write_bytes(content)
     with pytest.warns(AutotopkWarning, match="a shipped kernel is not used"):
         assert source.load(90) == source.compile(90)
-    assert replace(source, code="b").cached(90) is not None
+    assert others[-1].cached(90) is not None
 
 
 def test_a_kernel_in_the_place_of_another_is_none(folder: Path, source: TravellingSource) -> None:
     checked(folder, source)
-    other, pack_file = replace(source, code="b"), packs.pack_path(folder, 90)
-    found = file.read(pack_file)
-    content = {name: (found.compressed(name), found.kernels[name][2]) for name in found.kernels}
-    mine, others = packs.name_of(source, 90), packs.name_of(other, 90)
-    content[mine] = content[others]
-    file.write(pack_file, content)
-    stored = file.read(pack_file).find(mine)
-    assert stored is not None
+    path, names = packs.pack_path(folder, 90), [packs.name_of(one, 90) for one in (source, replace(source, code="b"))]
+    stored = [file.read(path).find(name) for name in names]
+    assert stored[1] is not None
+    file.write(path, dict.fromkeys(names, (stored[1].read(), stored[1].code)))
+    found = file.read(path).find(names[0])
+    assert found is not None
     with pytest.raises(DamagedKernelError):
-        Kernel.from_bytes(stored.read(), stored.name)
+        Kernel.from_bytes(found.read(), found.name)
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut off", "index", "text", "no pack"])
@@ -186,23 +186,31 @@ def test_damaged_sources_cost_one_warning(folder: Path, source: TravellingSource
 
 def test_the_same_kernels_make_the_same_file(tmp_path: Path, source: TravellingSource) -> None:
     sources = [source, replace(source, code="b"), replace(source, code="c")]
-    contents = [
-        packs.pack_path(pack(tmp_path / str(at), order), 90).read_bytes()
-        for at, order in enumerate((sources, sources[::-1]))
-    ]
+    contents = [packs.pack_path(pack(tmp_path / name, sources), 90).read_bytes() for name in ("first", "second")]
     assert contents[0] == contents[1]
 
 
-def test_one_kernel_is_read_alone(tmp_path: Path, source: TravellingSource, monkeypatch: pytest.MonkeyPatch) -> None:
-    pack(tmp_path / "packs", [replace(source, code=f"kernel_{at}") for at in range(50)])
-    found = file.read(packs.pack_path(tmp_path / "packs", 90))
-    unpacked: list[bytes] = []
-    monkeypatch.setattr(file, "decompressed", lambda data: unpacked.append(data))
-    for stored in [found.find(name) for name in [*found.kernels][:3]]:
+def test_few_kernels_are_read_with_one(
+    tmp_path: Path, source: TravellingSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index alone is read to begin with; of a group no more than it takes."""
+    cubins = [bytes(random.Random(at).randbytes(5000)) for at in range(10)]
+    sources = [replace(source, code=f"k{at}", kernel=replace(KERNEL, cubin=cubin)) for at, cubin in enumerate(cubins)]
+    found = file.read(packs.pack_path(pack(tmp_path / "packs", sources), 90))
+    read: list[tuple[int, int]] = []
+
+    def decompressed(data: bytes, length: int) -> bytes:
+        read.append((len(data), length))
+        return unpack(data, length)
+
+    unpack = file.decompressed
+    monkeypatch.setattr(file, "decompressed", decompressed)
+    for at in (0, 3, 9):
+        stored = found.find(packs.name_of(sources[at], 90))
         assert stored is not None
-        stored.read()
-    assert len(unpacked) == 3
-    assert max(map(len, unpacked)) < 600
+        assert Kernel.from_bytes(stored.read(), stored.name).cubin == cubins[at]
+    assert [length // 5000 for _, length in read] == [1, 4, 2]
+    assert all(size < 5 * 6000 for size, _ in read)
 
 
 def test_what_was_measured_is_known_wherever_it_is_packed(
@@ -231,7 +239,7 @@ def test_packed_kernels_are_known_without_compilers(
 ) -> None:
     source = replace(ADD, symbol="add")
     name, compiled = packs.name_of(source, 90), replace(KERNEL, symbol="add")
-    file.write(packs.pack_path(folder, 90), {name: (file.compressed(compiled.to_bytes(name)), compiled.code)})
+    file.write(packs.pack_path(folder, 90), {name: (compiled.to_bytes(name), compiled.code)})
     (folder / packs.SOURCES).write_text(json.dumps({90: {"device_code": dict([source.device_code()])}}))
     Packs(folder).check_paths(90)[0].write_text(json.dumps({"device": "", "passed": [name], "failed": {}}))
     if absent:

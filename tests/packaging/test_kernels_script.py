@@ -117,8 +117,9 @@ def test_failures_are_told_and_the_rest_is_packed(
 def test_debug_sections_are_left_out(folder: Path, monkeypatch: pytest.MonkeyPatch, source: TravellingSource) -> None:
     assert b"lines" in CUBIN
     built(folder, monkeypatch, source)
-    [name] = (pack := file.read(packs.pack_path(folder, 90))).kernels
-    content = file.decompressed(pack.compressed(name))
+    stored = Packs(folder).packed(source, 90)
+    assert stored is not None
+    content = stored.read()
     assert b"lines" not in content
     assert struct.pack("<4s", b"code") in content
 
