@@ -43,6 +43,14 @@ def without_debug(cubin: bytes) -> bytes:
     return bytes(stripped)
 
 
+def architecture(cubin: bytes) -> int | None:
+    """The compute capability that a cubin is for, 90 for 9.0; None where the bytes are no ELF file of 64 bits."""
+    if cubin[:5] != b"\x7fELF\x02" or len(cubin) < _HEADER.size:
+        return None
+    flags, version = int(_HEADER.unpack_from(cubin)[7]), cubin[8]
+    return flags >> 8 & 0xFF if version >= 8 else flags & 0xFF  # CUDA 13 moved it
+
+
 def _loaded(cubin: bytes, symbol: str) -> Iterator[tuple[str, bytes]]:
     """(name, content) of the sections that are loaded, and of those that describe its launch to the driver."""
     for _, name, kind, flags, offset, length in _sections(cubin):

@@ -230,6 +230,10 @@ class KernelSource(ABC):
         return found
 
 
+DEPLOYED = "bundle"
+"""Label of the store that AUTOTOPK_DB names."""
+
+
 class Store(Protocol):
     """Compiled kernels that came along, known by what they are made from."""
 
@@ -242,6 +246,12 @@ class Store(Protocol):
 
 STORES: list[Store] = [packs]
 """Where a kernel is looked for before the cache, the first ones first."""
+
+
+def deploy(store: Store | None) -> None:
+    """Look for kernels in this store before all others, instead of the one deployed so far; None deploys nothing."""
+    others = [one for one in STORES if one.label != DEPLOYED]
+    STORES[:] = others if store is None else [store, *others]
 
 
 def _unpacked(stored: Stored) -> Kernel | None:

@@ -58,8 +58,13 @@ def published_path(database: Path) -> Path:
 
 
 def deployed_winners_path() -> Path | None:
-    """`AUTOTOPK_DB`: the winners that a deployment brings along."""
+    """`AUTOTOPK_DB`: the winners, or the bundle with their kernels, that a deployment brings along."""
     return _path("AUTOTOPK_DB")
+
+
+def deployed_key_path() -> Path | None:
+    """`AUTOTOPK_DB_KEY`: the public key that must have signed the bundle which `AUTOTOPK_DB` names."""
+    return _path("AUTOTOPK_DB_KEY")
 
 
 def shipped_winners_path() -> Path | None:

@@ -13,7 +13,7 @@ import autotopk
 from autotopk.kernel import distribution_version
 
 INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
-VARIABLES = ("AUTOTOPK_DB", "AUTOTOPK_MISSES", "AUTOTOPK_STRATEGY")
+VARIABLES = ("AUTOTOPK_DB", "AUTOTOPK_DB_KEY", "AUTOTOPK_MISSES", "AUTOTOPK_STRATEGY")
 
 
 def pytest_configure(config: pytest.Config) -> None:

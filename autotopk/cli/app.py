@@ -1,11 +1,11 @@
-"""The `autotopk` command: tune, show, explain, export, import, bench, doctor."""
+"""The `autotopk` command: tune, drop, show, explain, import, bench, doctor, and those of `deploy`."""
 
 import io
 import json
 import shlex
 import sys
 import warnings
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,8 @@ import typer
 from typer.core import TyperGroup
 
 import autotopk
-from autotopk.cli import arguments
+from autotopk.cli import arguments, deploy
+from autotopk.cli.options import AsJson, Database, OfDevice, plain, print_json
 from autotopk.cli.wording import LONGEST_LINE, counted
 from autotopk.errors import AutotopkError, MeasurementError, inert
 from autotopk.problem import DTYPE_BYTES
@@ -79,18 +80,6 @@ RunsOn = Annotated[
         help="cpu, cuda or cuda:1; by default a GPU if there is one.",
     ),
 ]
-OfDevice = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DEVICE",
-        autocompletion=complete(arguments.known_devices),
-        help="cpu, cuda, or a part of a stored device: H100.",
-    ),
-]
-Database = Annotated[
-    Path | None, typer.Option("--db", help="Tuning database, with its winners beside it; by default the user's.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def _version(asked: bool) -> None:
@@ -157,7 +146,7 @@ def tune(
             on_event=bar.tuner_event,
         )
     if as_json:
-        _print_json(_plain(report) | {"counts": report.counts()})
+        print_json(plain(report) | {"counts": report.counts()})
     else:
         out = console()
         for part in tune_report(report):
@@ -212,7 +201,7 @@ def show(
         winners, source = transfer.winners(db, device)
         found, tables = list(map(asdict, winners)), list(winners_tables(winners, source))
     if as_json:
-        _print_json(found)
+        print_json(found)
     elif found:
         for table in tables:
             console().print(table)
@@ -246,7 +235,7 @@ def explain(
     arguments.check_size(rows, cols, dtype)
     explanation = autotopk.explain_problem(problem, place)
     if as_json:
-        _print_json(explanation.to_dict())
+        print_json(explanation.to_dict())
         return
     for line in f"{explanation}\n  device {place.fingerprint}".splitlines():
         typer.echo(inert(line, LONGEST_LINE))
@@ -254,22 +243,7 @@ def explain(
         typer.echo("  which is not here: what can be built follows the compilers and the kernel cache of this machine")
 
 
-@app.command()
-def export(
-    path: Annotated[Path, typer.Argument(metavar="WINNERS.sqlite")], db: Database = None, device: OfDevice = None
-) -> None:
-    """Write the winners as a file to deploy.
-
-    With a readable twin and a checksum beside it.
-    """
-    from autotopk.cli import transfer
-
-    winners, source = transfer.winners(db, device)
-    files = transfer.export(winners, path)
-    typer.echo(f"{counted(len(winners), 'winner')} from {source}:")
-    for file in files:
-        typer.echo(f"  {file}")
-    typer.echo(f"deploy: copy {path.name} and set AUTOTOPK_DB={path.absolute()}")
+app.add_typer(deploy.app)
 
 
 @app.command("import")
@@ -350,24 +324,13 @@ def doctor(
             check_kernels(bar.step)
     findings = list(examine())
     if as_json:
-        _print_json(findings)
+        print_json(findings)
     else:
         out = console()
         for line in finding_lines(findings):
             out.print(line)
     if any(finding.level == "broken" for finding in findings):
         raise typer.Exit(1)
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, default=_plain))
-
-
-def _plain(value: Any) -> Any:
-    """What JSON has no form of: records as objects, sets as sorted lists, paths as texts."""
-    if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
-    return sorted(value) if isinstance(value, frozenset) else str(value)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

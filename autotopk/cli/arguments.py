@@ -175,6 +175,14 @@ def numbers(option: str, texts: Sequence[str]) -> list[int]:
     return [int(word) for word in found]
 
 
+def architectures(option: str, texts: Sequence[str]) -> list[int]:
+    """Compute capabilities, 90 for 9.0, from comma-separated lists, in order. Raises SelectionError."""
+    found = sorted(set(numbers(option, texts)))
+    if odd := [arch for arch in found if not 50 <= arch < 1000]:
+        raise SelectionError(f"{option} {odd[0]} is no compute capability: 90 stands for 9.0")
+    return found
+
+
 def seconds(option: str, value: float | None) -> float | None:
     """A budget; None where there is none. Raises SelectionError."""
     if value is not None and not 0 <= value <= MOST_SECONDS:

@@ -24,9 +24,8 @@ from autotopk.kernel import distribution_version
 from autotopk.runtime import self_check
 from autotopk.runtime.borrowing import lenders
 from autotopk.runtime.state import default
-from autotopk.runtime.winners import is_current, layers
+from autotopk.runtime.winners import contents, is_current, layers
 from autotopk.strategy import Strategy
-from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Winner
 from autotopk.workloads import tagged
 
@@ -193,13 +192,15 @@ def _borrowed(device: Device) -> Iterator[Finding]:
 
 def _layer(layer: str, path: Path, devices: list[Device]) -> Finding:
     try:
-        found = artifact.contents(path)
+        found, bundle = contents(layer, path)
     except ArtifactError as error:
         return Finding("winners", "broken", f"{layer}: {path}: {error}")
     winners = found.winners()
     here = {device.fingerprint for device in devices}
     ours = [winner for winner in winners if winner.device.fingerprint in here]
     text = f"{layer}: {path}: {counted(len(winners), 'winner')}, {len(ours) or 'none'} for the devices here"
+    if bundle is not None and bundle.reasons_untrusted:
+        return Finding("winners", "warning", f"{text}; kernels are not loaded: {'; '.join(bundle.reasons_untrusted)}")
     if troubles := Counter(filter(None, map(_trouble, ours))):
         text += "; " + ", ".join(f"{count} {trouble}" for trouble, count in troubles.items())
         return Finding("winners", "warning", text + "; `autotopk tune` measures them again")

@@ -53,6 +53,16 @@ def _places() -> Iterator[Path]:
     yield Path("/usr/local/cuda/bin/nvcc")
 
 
+def version() -> str:
+    """Of the nvcc that is found, as in "13.0.88"; "absent" where none runs."""
+    try:
+        told = subprocess.run([str(find()), "--version"], capture_output=True, text=True, timeout=TIMEOUT_S).stdout
+    except (OSError, subprocess.SubprocessError):
+        return "absent"
+    found = re.search(r"\bV([0-9.]+)", told)
+    return found[1] if found else "absent"
+
+
 def switches() -> dict[str, str]:
     """Those of `SWITCHES` that are set."""
     return {name: os.environ[name] for name in SWITCHES if name in os.environ}

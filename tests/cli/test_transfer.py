@@ -107,7 +107,8 @@ def test_export_replaces_nothing_else(cli: Cli, other: Path, tmp_path: Path, nam
     (tmp_path / name).write_bytes(content)
     told = cli("export", tmp_path / "copy.sqlite", "--db", other, code=2).stderr
     assert told == (
-        f"error: {tmp_path / name} is no file that autotopk wrote, and is left alone: choose another name\n"
+        f"error: {tmp_path / name} is no file that autotopk wrote, and is left alone: choose another name, "
+        "or export with --force\n"
     )
     assert (tmp_path / name).read_bytes() == content
     assert {*tmp_path.glob("copy*")} == {tmp_path / name}
