@@ -38,7 +38,7 @@ from autotopk.tuning_db.columns import (
     odd_rows,
     or_nothing,
 )
-from autotopk.tuning_db.ownership import APPLICATION_ID, beside, is_bundle, refuse_to_overwrite
+from autotopk.tuning_db.ownership import APPLICATION_ID, SQLITE, beside, is_bundle, refuse_to_overwrite
 from autotopk.tuning_db.records import Winner
 from autotopk.tuning_db.twin import to_json
 
@@ -213,6 +213,8 @@ def _read_file(path: Path) -> Contents:
 
 def _read_bytes(data: bytes) -> Contents:
     """Raises sqlite3.Error, ValueError."""
+    if not data.startswith(SQLITE):
+        raise ValueError("not a winners file of autotopk")
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(data)
         return _contents(connection)

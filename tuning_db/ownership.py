@@ -11,6 +11,9 @@ from autotopk.files import open_regular
 APPLICATION_ID = int.from_bytes(b"atkW")
 """Marks the SQLite file as a winners file."""
 
+SQLITE = b"SQLite format 3\0"
+"""How an SQLite file begins."""
+
 BUNDLE = b"autotopk bundle "
 """How a bundle begins."""
 
@@ -25,7 +28,7 @@ def is_winners_file(path: Path) -> bool:
             header = file.read(72)
     except OSError:
         return False
-    return header.startswith(b"SQLite format 3\0") and header[68:] == APPLICATION_ID.to_bytes(4)
+    return header.startswith(SQLITE) and header[68:] == APPLICATION_ID.to_bytes(4)
 
 
 def is_bundle(path: Path) -> bool:

@@ -105,7 +105,7 @@ def _compiled(wanted: dict[str, _Wanted], missing: list[str]) -> dict[str, Kerne
     """The kernels by name, compiled where they are not in the cache; `missing` learns what cannot be."""
     kernels = {name: one.source.cached(one.device.arch) for name, one in wanted.items()}
     lacking = {name: wanted[name] for name, found in kernels.items() if found is None}
-    for device in dict.fromkeys(one.device for one in lacking.values()):
+    for device in dict.fromkeys(one.device for one in lacking.values()) if len(lacking) > 1 else ():
         _compile_side_by_side([one for one in lacking.values() if one.device == device], device)
     for name, one in lacking.items():
         try:

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotopk import settings
+from autotopk import kernel, settings
 from autotopk.cli.arguments import SelectionError, device_named
 from autotopk.device import Device
 from autotopk.errors import ArtifactError, DatabaseError, inert, warn
@@ -131,7 +131,8 @@ def _read(path: Path) -> list[Winner]:
     from autotopk.tuning_db.store import Store
 
     if ownership.holds_winners(path):
-        found = artifact.contents(path)
+        found, bundle = artifact.opened(path)
+        kernel.deploy(bundle)  # for who exports it anew
         if found.loss:
             warn(f"{path}: {found.loss}")
         return list(found.winners())

@@ -12,7 +12,7 @@ from autotopk.cubin import architecture
 from autotopk.device import Device, device_of
 from autotopk.errors import AutotopkError, inert
 from autotopk.kernel import Kernel, KernelSource
-from autotopk.program import Program
+from autotopk.program import KernelProgram, Program
 from autotopk.runtime.launch import load
 from autotopk.runtime.winners import is_current, problem_of, program_of
 from autotopk.tuning_db import artifact
@@ -95,7 +95,7 @@ def verify_file(path: Path, key: Path | None, here: "torch.device | None") -> Ve
     """
     key = key or settings.deployed_key_path()
     found, opened = artifact.opened(path, key)
-    kernel.deploy(opened)  # also for `is_current`
+    kernel.deploy(opened)
     try:
         entries = [_Examination(winner, opened, here).entry() for winner in found.winners()]
     finally:
@@ -203,7 +203,13 @@ class _Examination:
             load(one, self.here)
 
     def _compare(self) -> None:
-        if not is_current(self.winner):
+        winner, arch = self.winner, self.winner.device.arch
+        if isinstance(self.program, KernelProgram):  # of what was loaded, not of what would be compiled here
+            codes = [one.code for one in self.kernels]
+            current = self.program.identity_as(codes, problem_of(winner), arch).code == winner.identity.code
+        else:
+            current = is_current(winner) is True
+        if not current:
             raise _RefusedError(f"stale: {self.winner.candidate.strategy} compiles to other code since")
 
 
