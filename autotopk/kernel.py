@@ -237,8 +237,9 @@ DEPLOYED = "bundle"
 class Store(Protocol):
     """Compiled kernels that came along, known by what they are made from."""
 
-    label: str
-    """How a kernel's origin is told."""
+    @property
+    def label(self) -> str:
+        """How a kernel's origin is told."""
 
     def find(self, source: KernelSource, arch: int) -> Stored | None:
         """The kernel of a source for a compute capability, if it is there and to be used. Raises BuildError."""
@@ -259,7 +260,7 @@ def _unpacked(stored: Stored) -> Kernel | None:
     try:
         return Kernel.from_bytes(stored.read(), stored.name)
     except (OSError, DamagedKernelError) as error:
-        warn(f"a shipped kernel is not used: {error}")
+        warn(f"a compiled kernel is not used: {error}")
         return None
 
 

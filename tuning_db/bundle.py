@@ -23,8 +23,9 @@ from autotopk import kernel_cache
 from autotopk.errors import LONGEST_PATH, ArtifactError, DamagedKernelError, inert
 from autotopk.files import open_regular, write_atomically
 from autotopk.identity import digest
-from autotopk.kernel import DEPLOYED, Kernel, KernelSource, Stored
+from autotopk.kernel import DEPLOYED, Kernel, KernelSource
 from autotopk.key import TuningKey
+from autotopk.packs.file import Stored
 from autotopk.tuning_db import signature
 from autotopk.tuning_db.ownership import BUNDLE
 
@@ -101,6 +102,8 @@ class Bundle:
     """`Kernel.code` of the kernels by their names."""
     _data: bytes = field(repr=False)
     _places: Mapping[str, slice] = field(repr=False)
+    label: str = DEPLOYED
+    """As a store of kernels."""
 
     @classmethod
     def read(cls, path: Path, key: Path | None = None) -> "Bundle":
@@ -131,11 +134,6 @@ class Bundle:
         if len(content) > limit or not inflate.eof or inflate.unused_data:
             raise ArtifactError(f"{inert(self.path, LONGEST_PATH)}: {name} is cut or longer than {limit:,} bytes")
         return content
-
-    @property
-    def label(self) -> str:
-        """As a store of kernels."""
-        return DEPLOYED
 
     def find(self, source: KernelSource, arch: int) -> Stored | None:
         """A kernel that may be loaded, if it is there. Raises BuildError where its device files are not."""

@@ -130,7 +130,7 @@ def test_kernels_that_do_not_compile(cli: Cli, small: Small, tmp_path: Path) -> 
     result = cli("export", tmp_path / "b", "--db", winners, "--partial")
     assert 'left out: small {"knob":9} at 65x1024 k=8 float32 sorted for sm_90: no compiler takes it' in result.stderr
     assert "3 winners and 1 kernel, " in result.stdout
-    assert cli("verify", tmp_path / "b", code=1)
+    cli("verify", tmp_path / "b", code=1)
 
 
 def test_winners_only(cli: Cli, tuned: Path, tmp_path: Path) -> None:

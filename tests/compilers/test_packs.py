@@ -135,7 +135,7 @@ def test_a_damaged_kernel_is_compiled(folder: Path, source: TravellingSource) ->
     content = bytearray(path.read_bytes())
     content[offset + length // 2] ^= 1
     path.write_bytes(content)
-    with pytest.warns(AutotopkWarning, match="a shipped kernel is not used"):
+    with pytest.warns(AutotopkWarning, match="a compiled kernel is not used"):
         assert source.load(90) == source.compile(90)
     assert others[-1].cached(90) is not None
 
