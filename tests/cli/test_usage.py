@@ -10,7 +10,7 @@ import pytest
 import autotopk
 from tests.cli.conftest import ROOT, SMALL, Cli
 
-COMMANDS = ("tune", "drop", "show", "explain", "export", "import", "bench", "doctor")
+COMMANDS = ("tune", "drop", "show", "explain", "export", "verify", "diff", "import", "bench", "doctor")
 
 
 CODE = """
