@@ -35,6 +35,8 @@ from autotopk.tuning_db.columns import (
     Columns,
     Row,
     create,
+    device_row,
+    devices_of,
     odd_rows,
     or_nothing,
 )
@@ -42,7 +44,7 @@ from autotopk.tuning_db.ownership import APPLICATION_ID, SQLITE, beside, is_bund
 from autotopk.tuning_db.records import Winner
 from autotopk.tuning_db.twin import to_json
 
-FORMAT = 2
+FORMAT = 3
 """Layout of the file, its `user_version`; older ones are read too, newer ones refused."""
 
 MAX_BYTES = 64 << 20
@@ -74,6 +76,7 @@ COLUMNS: Columns = {
     "runner_up_config": or_nothing(CONFIG),
     "gap": or_nothing(NUMBER),
     "adversarial_slowdown": or_nothing(TIME),
+    "margin": or_nothing(NUMBER),
 }
 """A winner's fields in their order, spelled out; `device` is a fingerprint of the other table."""
 
@@ -90,6 +93,9 @@ TABLES = {
     "digest": "CREATE TABLE digest (sha256 TEXT)",
 }
 """All that the database holds."""
+
+TABLES_2 = TABLES | {"winner": create("winner", {name: COLUMNS[name] for name in COLUMNS if name != "margin"}, KEY)}
+"""Of format 2, which lacks the last column."""
 
 
 def publish(winners: Iterable[Winner], path: Path, *, force: bool = False) -> None:
@@ -226,7 +232,9 @@ def _contents(connection: sqlite3.Connection) -> Contents:
     connection.set_progress_handler(lambda: next(steps) > MAX_STEPS, STEPS)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_ROW_BYTES)
     connection.execute("PRAGMA trusted_schema = OFF")
-    return (_contents_1 if _format(connection) == 1 else _contents_2)(connection)
+    if (found := _format(connection)) == 1:
+        return _contents_1(connection)
+    return _contents_now(connection, TABLES_2 if found == 2 else TABLES)
 
 
 def _format(connection: sqlite3.Connection) -> int:
@@ -251,11 +259,11 @@ def _contents_1(connection: sqlite3.Connection) -> Contents:
     return _usable(rows, odd, format_1.winner, format_1.devices)
 
 
-def _contents_2(connection: sqlite3.Connection) -> Contents:
-    _check_tables(connection, TABLES)
+def _contents_now(connection: sqlite3.Connection, tables: dict[str, str]) -> Contents:
+    _check_tables(connection, tables)
     rows, device_rows = _rows(connection), _device_rows(connection)
     _check_digest(connection, [*device_rows, *rows])
-    devices, odd_devices = _devices(device_rows)
+    devices, odd_devices = devices_of(device_rows)
     odd = odd_rows(COLUMNS, rows)
     for place, row in enumerate(rows):
         if place in odd:
@@ -315,25 +323,6 @@ def _at_most(limit: int, connection: sqlite3.Connection, table: str) -> list[Row
     return rows
 
 
-def _devices(rows: list[Row]) -> tuple[dict[str, Device], dict[str, str]]:
-    """The devices by their fingerprints, and why some are none."""
-    odd = {rows[place][0]: reason for place, reason in odd_rows(DEVICE, rows).items()}
-    devices = {}
-    for fingerprint, type_, name, major, minor, *rest in rows:
-        if fingerprint not in odd:
-            device = Device(type_, name, (major, minor), *rest)
-            if device.fingerprint == fingerprint:
-                devices[fingerprint] = device
-            else:
-                odd[fingerprint] = f"device {fingerprint!r} has the columns of {inert(repr(device.fingerprint))}"
-    return devices, odd
-
-
-def _device_row(device: Device) -> Row:
-    type_, name, capability, *rest = astuple(device)
-    return (device.fingerprint, type_, name, *capability, *rest)
-
-
 def _row(winner: Winner) -> Row:
     second = (None, None) if winner.runner_up is None else astuple(winner.runner_up)
     return (
@@ -345,13 +334,14 @@ def _row(winner: Winner) -> Row:
         *second,
         winner.gap,
         winner.adversarial_slowdown,
+        winner.margin,
     )
 
 
 def _winner(devices: dict[str, Device], row: Row) -> Winner:
-    """The inverse of `_row`."""
+    """The inverse of `_row`, also for format 2."""
     device, dtype, rows, cols, k, sorted_, strategy, config, source, code, *rest = row
-    time_us, baseline_us, ratio, baseline, measured_at, second, its_config, gap, slowdown = rest
+    time_us, baseline_us, ratio, baseline, measured_at, second, its_config, gap, slowdown, *margin = rest
     return Winner(
         devices[device],
         TuningKey(dtype, rows, cols, k, bool(sorted_)),
@@ -365,6 +355,7 @@ def _winner(devices: dict[str, Device], row: Row) -> Winner:
         None if second is None else Candidate(second, its_config),
         gap,
         slowdown,
+        *margin,
     )
 
 
@@ -381,7 +372,7 @@ def _database(winners: Iterable[Winner]) -> sqlite3.Connection:
         for statement in TABLES.values():
             connection.execute(statement)
         insert = "INSERT INTO {} VALUES ({})"
-        device_rows = sorted(map(_device_row, devices.values()), key=lambda row: row[0])
+        device_rows = sorted(map(device_row, devices.values()), key=lambda row: row[0])
         winner_rows = sorted(map(_row, winners), key=lambda row: row[:_KEY_END])
         connection.executemany(insert.format("device", ", ".join("?" * len(DEVICE))), device_rows)
         connection.executemany(insert.format("winner", ", ".join("?" * len(COLUMNS))), winner_rows)
