@@ -199,6 +199,8 @@ def _layer(layer: str, path: Path, devices: list[Device]) -> Finding:
     here = {device.fingerprint for device in devices}
     ours = [winner for winner in winners if winner.device.fingerprint in here]
     text = f"{layer}: {path}: {counted(len(winners), 'winner')}, {len(ours) or 'none'} for the devices here"
+    if bundle is not None:
+        text += f", {counted(len(bundle.kernels), 'kernel')}"
     if bundle is not None and bundle.reasons_untrusted:
         return Finding("winners", "warning", f"{text}; kernels are not loaded: {'; '.join(bundle.reasons_untrusted)}")
     if troubles := Counter(filter(None, map(_trouble, ours))):
