@@ -47,6 +47,6 @@ def _load(loader: str, kind: str, key: Path, *arguments: object) -> Any:
 
 def _error(key: Path, error: Exception) -> ArtifactError:
     if isinstance(error, ImportError):
-        return ArtifactError('signatures need the package cryptography: pip install "autotopk[signing]"')
+        return ArtifactError("signatures need the package cryptography: pip install cryptography")
     told = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return ArtifactError(f"key {inert(key, LONGEST_PATH)}: {inert(told)}")
