@@ -14,9 +14,10 @@ OLDEST_TRITON := 3.6.0
 PYTEST := $(PYTHON) -m pytest
 PARALLEL := -n auto --maxprocesses 8
 ARGS ?=
-FILE ?= winners.sqlite
+FILE ?= winners.bundle
+OUT ?= autotopk/packs
 
-.PHONY: tune bench export test test-slow test-gpu lint format venv clean
+.PHONY: tune bench export kernels test test-slow test-gpu lint format venv clean
 
 tune: $(READY)  ## measure on this machine and keep the winners
 	$(PYTHON) -m autotopk tune $(ARGS)
@@ -24,8 +25,11 @@ tune: $(READY)  ## measure on this machine and keep the winners
 bench: $(READY)  ## what autotopk.topk costs beside torch.topk
 	$(PYTHON) -m autotopk bench $(ARGS)
 
-export: $(READY)  ## write this machine's winners to FILE
+export: $(READY)  ## write this machine's winners and their kernels to FILE
 	$(PYTHON) -m autotopk export $(FILE)
+
+kernels: $(READY)  ## compile the kernels that are shipped into OUT; needs no GPU, uses all cores
+	$(PYTHON) -m scripts.kernels --out $(OUT) $(ARGS)
 
 test: $(READY) .venv/triton-$(OLDEST_TRITON)  ## everything that needs no GPU: plain, interpreted, oldest Triton
 	$(PYTEST) $(PARALLEL) -m "not gpu and not interpret and not slow"

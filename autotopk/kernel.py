@@ -7,12 +7,13 @@ from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
-from autotopk import kernel_cache, settings
+from autotopk import kernel_cache, packs, settings
 from autotopk.cubin import code_digest
-from autotopk.errors import BuildError, DamagedKernelError
+from autotopk.errors import BuildError, DamagedKernelError, warn
 from autotopk.identity import digest
+from autotopk.packs.file import Stored
 from autotopk.problem import FLOAT_INF, Problem, Query
 
 ParameterKind = Literal["pointer", "int32", "int64"]
@@ -164,12 +165,20 @@ class KernelSource(ABC):
         Imports no compiler. Raises BuildError where the device files are not there.
         """
 
+    def device_code(self) -> tuple[str, str]:
+        """Names of its device files, and the digest of their bytes. Raises as `cache_key`.
+
+        Empty where that is not known: such a kernel does not travel.
+        """
+        return "", ""
+
     def recipe(self) -> str:
         """What the kernel is made from, whoever compiles it: device files and constants. Raises as `cache_key`.
 
         Compiled kernels that travel are known by it: machines differ in compilers, and may have none.
         """
-        return self.cache_key()
+        files, found = self.device_code()
+        return f"{found}|{self!r}" if files else self.cache_key()
 
     @abstractmethod
     def compile(self, arch: int) -> Kernel:
@@ -179,25 +188,80 @@ class KernelSource(ABC):
         """Where the compiled kernel is cached."""
         return settings.kernel_dir() / f"{digest(_NAMES, arch, self.cache_key())}.kernel{FORMAT}"
 
+    def stored(self, arch: int) -> tuple[str, Stored] | None:
+        """(the label of a store, what it holds of the kernel) of the first of STORES that has it. Raises BuildError."""
+        found = ((store.label, store.find(self, arch)) for store in STORES)
+        return next(((label, one) for label, one in found if one is not None), None)
+
+    def origin(self, arch: int) -> str:
+        """Where `load` gets the kernel: the label of a store, "cache", or "compiler". Raises as `cache_key`."""
+        if (found := self.stored(arch)) is not None:
+            return found[0]
+        return "cache" if kernel_cache.holds(self.cache_path(arch)) else "compiler"
+
+    def known_as(self, arch: int) -> str:
+        """What tells programs apart before anything is compiled. Raises as `cache_key`.
+
+        Of a kernel in a store it is what was compiled, the same on machines with and without compilers.
+        """
+        found = self.stored(arch)
+        return self.cache_path(arch).stem if found is None else found[1].code
+
     def is_cached(self, arch: int) -> bool:
-        """Whether a file is in the cache that `cached` would read. Raises BuildError where the device files are not."""
-        return kernel_cache.holds(self.cache_path(arch))
+        """Whether `cached` finds a kernel, if a good one. Raises BuildError where the device files are not there."""
+        return self.origin(arch) != "compiler"
 
     def cached(self, arch: int) -> Kernel | None:
-        """The kernel in the cache, if a good one is there. Raises BuildError where the device files are not."""
+        """The kernel of a store, else of the cache, if a good one is there. Raises as `cache_key`."""
+        if (found := self.stored(arch)) is not None and (kernel := _unpacked(found[1])) is not None:
+            return kernel
         return _read(self.cache_path(arch))
 
     def load(self, arch: int) -> Kernel:
-        """The kernel from the cache, else compiled and cached, by one process for all. Raises BuildError."""
-        path = self.cache_path(arch)  # before a compiler is imported, which may set environment variables
-        if (found := _read(path)) is not None:
+        """The kernel as `cached` finds it, else compiled and cached, by one process for all. Raises BuildError."""
+        if (found := self.cached(arch)) is not None:
             return found
+        path = self.cache_path(arch)  # before a compiler is imported, which may set environment variables
         kernel_cache.sweep_once(path.parent)
         with kernel_cache.turn(path):
             if (found := _read(path)) is None:
                 found = self.compile(arch)
                 kernel_cache.write(path, found.to_bytes(path.name))
         return found
+
+
+DEPLOYED = "bundle"
+"""Label of the store that AUTOTOPK_DB names."""
+
+
+class Store(Protocol):
+    """Compiled kernels that came along, known by what they are made from."""
+
+    @property
+    def label(self) -> str:
+        """How a kernel's origin is told."""
+
+    def find(self, source: KernelSource, arch: int) -> Stored | None:
+        """The kernel of a source for a compute capability, if it is there and to be used. Raises BuildError."""
+
+
+STORES: list[Store] = [packs]
+"""Where a kernel is looked for before the cache, the first ones first."""
+
+
+def deploy(store: Store | None) -> None:
+    """Look for kernels in this store before all others, instead of the one deployed so far; None deploys nothing."""
+    others = [one for one in STORES if one.label != DEPLOYED]
+    STORES[:] = others if store is None else [store, *others]
+
+
+def _unpacked(stored: Stored) -> Kernel | None:
+    """The kernel; None, with a warning, where a file is not what was written."""
+    try:
+        return Kernel.from_bytes(stored.read(), stored.name)
+    except (OSError, DamagedKernelError) as error:
+        warn(f"a compiled kernel is not used: {error}")
+        return None
 
 
 def _read(path: Path) -> Kernel | None:

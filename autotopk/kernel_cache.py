@@ -72,7 +72,7 @@ def write(path: Path, data: bytes) -> None:
 def reasons_untrusted(folder: Path) -> list[str]:
     """Why nothing is loaded from a folder, each with the cure; empty where files are, and where there is no folder."""
     try:
-        return _reasons(os.stat(folder), folder)
+        return reasons(os.stat(folder), folder)
     except OSError:
         return []
 
@@ -129,25 +129,25 @@ def _open(path: Path) -> int:
 
 def _check(found: os.stat_result, path: Path, folder: Path) -> None:
     """Raise PermissionError where others can have written it, and warn, once a folder."""
-    if not (reasons := _reasons(found, path)):
+    if not (told := reasons(found, path)):
         return
     if folder not in _told:
         _told.add(folder)
-        message = f"cached kernels are compiled again instead of loaded: {' and '.join(reasons)}, {OR}"
+        message = f"cached kernels are compiled again instead of loaded: {' and '.join(told)}, {OR}"
         warn(message)
     raise PermissionError(path)
 
 
-def _reasons(found: os.stat_result, path: Path) -> list[str]:
-    """Who else can have written it, each with the cure."""
-    reasons = []
+def reasons(found: os.stat_result, path: Path) -> list[str]:
+    """Who else can have written what `path` led to, each with the cure."""
+    told = []
     if hasattr(os, "geteuid"):
         user = os.geteuid()
         if found.st_uid not in (user, 0):
-            reasons.append(f"{path} belongs to user {found.st_uid}, not {user}: `chown -R {user} {path}`")
+            told.append(f"{path} belongs to user {found.st_uid}, not {user}: `chown -R {user} {path}`")
         if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            reasons.append(f"others can write to {path}: `chmod -R go-w {path}`")
-    return reasons
+            told.append(f"others can write to {path}: `chmod -R go-w {path}`")
+    return told
 
 
 def _locked(lock: Path) -> int | None:

@@ -42,6 +42,10 @@ class HostProgram:
         """There is nothing to compile."""
         return True
 
+    def origins(self, arch: int) -> tuple[str, ...]:
+        """There are no kernels."""
+        return ()
+
     def scratch_bytes(self, problem: Problem) -> int:
         """Operators allocate what they need; that is not known."""
         return 0
@@ -131,11 +135,15 @@ class KernelProgram:
         return tuple(launch.source for launch in self.launches)
 
     def is_cached(self, arch: int) -> bool:
-        """Whether all its kernels are in the cache, so that it runs where no compiler is."""
+        """Whether all its kernels are there already, so that it runs where no compiler is."""
         try:
             return all(source.is_cached(arch) for source in self.sources)
         except BuildError:  # device files are missing
             return False
+
+    def origins(self, arch: int) -> tuple[str, ...]:
+        """Where its kernels come from, launch by launch, see `KernelSource.origin`. Raises BuildError."""
+        return tuple(source.origin(arch) for source in self.sources)
 
     def scratch_bytes(self, problem: Problem) -> int:
         """Bytes of scratch for a problem, of all kinds together."""
@@ -144,7 +152,7 @@ class KernelProgram:
 
     def source_digest(self, problem: Problem, arch: int) -> str:
         """Digest of what is compiled for a compute capability (90 for 9.0), of grids and scratch. Raises BuildError."""
-        return self._digest([source.cache_path(arch).stem for source in self.sources], problem)
+        return self._digest([source.known_as(arch) for source in self.sources], problem)
 
     def identity(self, problem: Problem, arch: int) -> Identity:
         """With the compiled kernels, from the cache or compiled now. Raises BuildError."""

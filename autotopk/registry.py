@@ -50,6 +50,12 @@ def available() -> list[Strategy]:
     return sorted((strategy for strategy in found if strategy is not None), key=lambda s: (-s.preference, s.name))
 
 
+def built_in() -> list[Strategy]:
+    """Those of this package that import, by name."""
+    found = [_import(name) for name in sorted(_built_in())]
+    return [strategy for strategy in found if strategy is not None]
+
+
 @cache
 def _built_in() -> dict[str, str]:
     """Strategy name to "module:attribute" of the folders in this package."""

@@ -62,8 +62,13 @@ def published_path(database: Path) -> Path:
 
 
 def deployed_winners_path() -> Path | None:
-    """`AUTOTOPK_DB`: the winners that a deployment brings along."""
+    """`AUTOTOPK_DB`: the winners, or the bundle with their kernels, that a deployment brings along."""
     return _path("AUTOTOPK_DB")
+
+
+def deployed_key_path() -> Path | None:
+    """`AUTOTOPK_DB_KEY`: the public key that must have signed the bundle which `AUTOTOPK_DB` names."""
+    return _path("AUTOTOPK_DB_KEY")
 
 
 def shipped_winners_path() -> Path | None:
@@ -74,6 +79,17 @@ def shipped_winners_path() -> Path | None:
     if word not in ON:
         _warn(f"AUTOTOPK_SHIPPED={inert(word)} is neither of {', '.join(OFF)} nor of {', '.join(ON[1:])}: it is on")
     return Path(__file__).parent / "tuning_db" / "shipped" / "winners.sqlite"
+
+
+def packs_dir() -> Path | None:
+    """Folder of the kernels that are shipped compiled: inside the package, or what `AUTOTOPK_PACKS` names.
+
+    None where that is 0, no, false or off.
+    """
+    text = os.environ.get("AUTOTOPK_PACKS", "").strip()
+    if text.lower() in OFF:
+        return None
+    return Path(__file__).parent / "packs" if text.lower() in ON else _path("AUTOTOPK_PACKS")
 
 
 def misses_path() -> Path | None:

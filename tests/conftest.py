@@ -13,7 +13,7 @@ import autotopk
 from autotopk.kernel import distribution_version
 
 INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
-VARIABLES = ("AUTOTOPK_DB", "AUTOTOPK_MISSES", "AUTOTOPK_STRATEGY")
+VARIABLES = ("AUTOTOPK_DB", "AUTOTOPK_DB_KEY", "AUTOTOPK_MISSES", "AUTOTOPK_STRATEGY")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -90,6 +90,7 @@ def isolated(
     monkeypatch.setenv("AUTOTOPK_CACHE_DIR", str(cache_dir))
     monkeypatch.setenv("AUTOTOPK_SHIPPED", "0")
     monkeypatch.setenv("AUTOTOPK_BUILD", "wait")  # no test starts a process that it does not know of
+    monkeypatch.setenv("AUTOTOPK_PACKS", "0")
     for variable in VARIABLES:
         monkeypatch.delenv(variable, raising=False)
     autotopk.reload()

@@ -5,13 +5,11 @@ also holds a digest of its rows, and that alone is what readers verify: two file
 """
 
 import hashlib
-import json
 import os
 import sqlite3
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, astuple
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import astuple
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -21,10 +19,11 @@ from typing import NamedTuple
 from autotopk.candidate import Candidate
 from autotopk.device import Device
 from autotopk.errors import LONGEST_PATH, ArtifactError, inert
-from autotopk.files import open_regular
+from autotopk.files import exclusive, open_regular, sync
 from autotopk.identity import Identity
 from autotopk.key import TuningKey
 from autotopk.tuning_db import format_1
+from autotopk.tuning_db.bundle import WINNERS, Bundle
 from autotopk.tuning_db.columns import (
     CONFIG,
     DEVICE,
@@ -36,13 +35,16 @@ from autotopk.tuning_db.columns import (
     Columns,
     Row,
     create,
+    device_row,
+    devices_of,
     odd_rows,
     or_nothing,
 )
-from autotopk.tuning_db.ownership import APPLICATION_ID, beside, refuse_to_overwrite
+from autotopk.tuning_db.ownership import APPLICATION_ID, SQLITE, beside, is_bundle, refuse_to_overwrite
 from autotopk.tuning_db.records import Winner
+from autotopk.tuning_db.twin import to_json
 
-FORMAT = 2
+FORMAT = 3
 """Layout of the file, its `user_version`; older ones are read too, newer ones refused."""
 
 MAX_BYTES = 64 << 20
@@ -74,11 +76,14 @@ COLUMNS: Columns = {
     "runner_up_config": or_nothing(CONFIG),
     "gap": or_nothing(NUMBER),
     "adversarial_slowdown": or_nothing(TIME),
+    "margin": or_nothing(NUMBER),
 }
 """A winner's fields in their order, spelled out; `device` is a fingerprint of the other table."""
 
 KEY = "device, dtype, rows, cols, k, sorted"
 """The columns that no two winners share; also the order of the rows."""
+
+_KEY_END = 1 + len(SHAPE)
 
 _COLS, _K, _SECOND = map(list(COLUMNS).index, ("cols", "k", "runner_up_strategy"))
 
@@ -89,33 +94,51 @@ TABLES = {
 }
 """All that the database holds."""
 
+TABLES_2 = TABLES | {"winner": create("winner", {name: COLUMNS[name] for name in COLUMNS if name != "margin"}, KEY)}
+"""Of format 2, which lacks the last column."""
 
-def publish(winners: Iterable[Winner], path: Path) -> None:
+
+def publish(winners: Iterable[Winner], path: Path, *, force: bool = False) -> None:
     """Write winners, at most one per device and key, as `path`, its twin in JSON, and checksums; each replaced whole.
 
-    Raises ArtifactError on winners that could not be read back, where the folder cannot be written, and where a file
-    of that name is none of ours.
+    Raises ArtifactError on winners that could not be read back, where the folder cannot be written, and, unless forced,
+    where a file of that name is none of ours.
     """
     twin, checksums = beside(path)
     if path == twin:
         raise ArtifactError(f"winners cannot be published as {path}: that name is for their JSON twin, try .sqlite")
-    refuse_to_overwrite(path)
+    if not force:
+        refuse_to_overwrite(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
             new, new_twin, new_checksums = (Path(folder, target.name) for target in (path, twin, checksums))
-            _write_database(winners, new)
-            new_twin.write_text(_json(read(new)))
+            with closing(_database(winners)) as connection:
+                connection.execute("VACUUM INTO ?", [str(new)])
+            new_twin.write_text(to_json(FORMAT, read(new)))
             new_checksums.write_text(f"{_sha256(new)}  {path.name}\n{_sha256(new_twin)}  {twin.name}\n")
             for file in (new, new_twin, new_checksums):
-                _sync(file)
-            with _exclusive(path.parent):
+                sync(file)
+            with exclusive(path.parent):
                 checksums.unlink(missing_ok=True)  # a publisher killed from here on leaves none rather than a wrong one
                 os.replace(new, path)
                 os.replace(new_twin, twin)
                 os.replace(new_checksums, checksums)
     except (OSError, sqlite3.Error, ArtifactError) as error:
         raise ArtifactError(f"winners cannot be published as {path}: {error}") from error
+
+
+def to_bytes(winners: Iterable[Winner]) -> bytes:
+    """The database alone, the same bytes whatever the order of the winners. Raises ArtifactError as `publish` does."""
+    try:
+        with closing(_database(winners)) as connection:
+            connection.execute("VACUUM")
+            data = connection.serialize()
+        if reasons := _read_bytes(data).left_out:
+            raise ValueError(reasons[0])
+    except (sqlite3.Error, ValueError) as error:
+        raise ArtifactError(f"winners cannot be written: {inert(error)}") from error
+    return data
 
 
 class Contents(NamedTuple):
@@ -155,25 +178,63 @@ def read(path: Path) -> tuple[Winner, ...]:
 
 
 def contents(path: Path) -> Contents:
-    """What can be used of a file; nothing in it is executed, and it is never written.
+    """What can be used of a winners file or a bundle; nothing in it is executed, and it is never written.
 
     Rows that `publish` would not have written are left out: the digest says that nothing else changed since.
 
     Raises ArtifactError where the file is missing, no regular file, unreadable, damaged, foreign, newer or too large.
     """
+    return opened(path)[0]
+
+
+def opened(path: Path, key: Path | None = None) -> tuple[Contents, Bundle | None]:
+    """The same, and the bundle that it is of.
+
+    Raises ArtifactError as `contents`; with a public key also where it is no bundle that was signed by it.
+    """
+    if is_bundle(path):
+        bundle = Bundle.read(path, key)
+        try:
+            return _read_bytes(bundle.member(WINNERS, MAX_BYTES)), bundle
+        except (sqlite3.Error, ValueError) as error:
+            raise ArtifactError(f"{inert(path, LONGEST_PATH)}: {inert(error)}") from error
+    found = _read_file(path)
+    if key is not None:
+        raise ArtifactError(f"{inert(path, LONGEST_PATH)}: no bundle, and one signed by {inert(key)} is asked for")
+    return found, None
+
+
+def _read_file(path: Path) -> Contents:
+    """Raises ArtifactError."""
     try:
         open_regular(path, MAX_BYTES).close()
         uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         with closing(sqlite3.connect(uri, uri=True)) as connection:
-            steps = count(STEPS, STEPS)
-            connection.set_progress_handler(lambda: next(steps) > MAX_STEPS, STEPS)
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_ROW_BYTES)
-            connection.execute("PRAGMA trusted_schema = OFF")
-            return (_contents_1 if _format(connection) == 1 else _contents_2)(connection)
+            return _contents(connection)
     except OSError as error:
         raise ArtifactError(f"{inert(path, LONGEST_PATH)}: {error.strerror or error}") from error
     except (sqlite3.Error, ValueError) as error:
         raise ArtifactError(f"{inert(path, LONGEST_PATH)}: {inert(error)}") from error
+
+
+def _read_bytes(data: bytes) -> Contents:
+    """Raises sqlite3.Error, ValueError."""
+    if not data.startswith(SQLITE):
+        raise ValueError("not a winners file of autotopk")
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(data)
+        return _contents(connection)
+
+
+def _contents(connection: sqlite3.Connection) -> Contents:
+    """Raises sqlite3.Error, ValueError."""
+    steps = count(STEPS, STEPS)
+    connection.set_progress_handler(lambda: next(steps) > MAX_STEPS, STEPS)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_ROW_BYTES)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    if (found := _format(connection)) == 1:
+        return _contents_1(connection)
+    return _contents_now(connection, TABLES_2 if found == 2 else TABLES)
 
 
 def _format(connection: sqlite3.Connection) -> int:
@@ -198,11 +259,11 @@ def _contents_1(connection: sqlite3.Connection) -> Contents:
     return _usable(rows, odd, format_1.winner, format_1.devices)
 
 
-def _contents_2(connection: sqlite3.Connection) -> Contents:
-    _check_tables(connection, TABLES)
+def _contents_now(connection: sqlite3.Connection, tables: dict[str, str]) -> Contents:
+    _check_tables(connection, tables)
     rows, device_rows = _rows(connection), _device_rows(connection)
     _check_digest(connection, [*device_rows, *rows])
-    devices, odd_devices = _devices(device_rows)
+    devices, odd_devices = devices_of(device_rows)
     odd = odd_rows(COLUMNS, rows)
     for place, row in enumerate(rows):
         if place in odd:
@@ -262,25 +323,6 @@ def _at_most(limit: int, connection: sqlite3.Connection, table: str) -> list[Row
     return rows
 
 
-def _devices(rows: list[Row]) -> tuple[dict[str, Device], dict[str, str]]:
-    """The devices by their fingerprints, and why some are none."""
-    odd = {rows[place][0]: reason for place, reason in odd_rows(DEVICE, rows).items()}
-    devices = {}
-    for fingerprint, type_, name, major, minor, *rest in rows:
-        if fingerprint not in odd:
-            device = Device(type_, name, (major, minor), *rest)
-            if device.fingerprint == fingerprint:
-                devices[fingerprint] = device
-            else:
-                odd[fingerprint] = f"device {fingerprint!r} has the columns of {inert(repr(device.fingerprint))}"
-    return devices, odd
-
-
-def _device_row(device: Device) -> Row:
-    type_, name, capability, *rest = astuple(device)
-    return (device.fingerprint, type_, name, *capability, *rest)
-
-
 def _row(winner: Winner) -> Row:
     second = (None, None) if winner.runner_up is None else astuple(winner.runner_up)
     return (
@@ -292,13 +334,14 @@ def _row(winner: Winner) -> Row:
         *second,
         winner.gap,
         winner.adversarial_slowdown,
+        winner.margin,
     )
 
 
 def _winner(devices: dict[str, Device], row: Row) -> Winner:
-    """The inverse of `_row`."""
+    """The inverse of `_row`, also for format 2."""
     device, dtype, rows, cols, k, sorted_, strategy, config, source, code, *rest = row
-    time_us, baseline_us, ratio, baseline, measured_at, second, its_config, gap, slowdown = rest
+    time_us, baseline_us, ratio, baseline, measured_at, second, its_config, gap, slowdown, *margin = rest
     return Winner(
         devices[device],
         TuningKey(dtype, rows, cols, k, bool(sorted_)),
@@ -312,6 +355,7 @@ def _winner(devices: dict[str, Device], row: Row) -> Winner:
         None if second is None else Candidate(second, its_config),
         gap,
         slowdown,
+        *margin,
     )
 
 
@@ -319,66 +363,28 @@ def _digest(rows: list[Row]) -> str:
     return hashlib.sha256(ascii(rows).encode()).hexdigest()
 
 
-def _write_database(winners: Iterable[Winner], path: Path) -> None:
+def _database(winners: Iterable[Winner]) -> sqlite3.Connection:
+    """A new one in memory, the same whatever the order of the winners. Raises sqlite3.Error."""
     winners = list(winners)
     devices = {winner.device.fingerprint: winner.device for winner in winners}
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
         for statement in TABLES.values():
             connection.execute(statement)
         insert = "INSERT INTO {} VALUES ({})"
-        connection.executemany(
-            insert.format("device", ", ".join("?" * len(DEVICE))), map(_device_row, devices.values())
-        )
-        connection.executemany(insert.format("winner", ", ".join("?" * len(COLUMNS))), map(_row, winners))
+        device_rows = sorted(map(device_row, devices.values()), key=lambda row: row[0])
+        winner_rows = sorted(map(_row, winners), key=lambda row: row[:_KEY_END])
+        connection.executemany(insert.format("device", ", ".join("?" * len(DEVICE))), device_rows)
+        connection.executemany(insert.format("winner", ", ".join("?" * len(COLUMNS))), winner_rows)
         rows = [*_device_rows(connection), *_rows(connection)]
         connection.execute("INSERT INTO digest VALUES (?)", [_digest(rows)])
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {FORMAT}")
-        connection.execute("VACUUM INTO ?", [str(path)])
-
-
-def _json(winners: tuple[Winner, ...]) -> str:
-    """For people: knobs as an object, devices once."""
-    devices = {winner.device.fingerprint: asdict(winner.device) for winner in winners}
-    listed = [
-        {
-            **asdict(winner),
-            "device": winner.device.fingerprint,
-            "candidate": _as_object(winner.candidate),
-            "runner_up": winner.runner_up and _as_object(winner.runner_up),
-        }
-        for winner in winners
-    ]
-    return json.dumps({"format": FORMAT, "devices": devices, "winners": listed}, indent=2) + "\n"
-
-
-def _as_object(candidate: Candidate) -> dict[str, object]:
-    return {"strategy": candidate.strategy, "knobs": candidate.knobs}
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
-@contextmanager
-def _exclusive(folder: Path) -> Iterator[None]:
-    """One publisher at a time in a folder, and its new names on disk at the end, as far as the file system can."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-        with suppress(OSError):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

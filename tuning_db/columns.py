@@ -1,11 +1,13 @@
 """What the columns of databases may hold: SQL types, and the checks of values that somebody else wrote."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple
 from datetime import datetime
 from math import inf, isfinite
 from typing import Any, NamedTuple
 
 from autotopk.candidate import parse_knobs
+from autotopk.device import Device
 from autotopk.errors import inert
 from autotopk.problem import DTYPE_BYTES
 
@@ -121,3 +123,23 @@ def odd_rows(columns: Columns, rows: Iterable[Row]) -> dict[int, str]:
             if reason := why_not(name, check, value):
                 odd.setdefault(place, reason)
     return odd
+
+
+def devices_of(rows: list[Row]) -> tuple[dict[str, Device], dict[str, str]]:
+    """The devices by their fingerprints, and why some are none."""
+    odd = {rows[place][0]: reason for place, reason in odd_rows(DEVICE, rows).items()}
+    devices = {}
+    for fingerprint, type_, name, major, minor, *rest in rows:
+        if fingerprint not in odd:
+            device = Device(type_, name, (major, minor), *rest)
+            if device.fingerprint == fingerprint:
+                devices[fingerprint] = device
+            else:
+                odd[fingerprint] = f"device {fingerprint!r} has the columns of {inert(repr(device.fingerprint))}"
+    return devices, odd
+
+
+def device_row(device: Device) -> Row:
+    """The inverse."""
+    type_, name, capability, *rest = astuple(device)
+    return (device.fingerprint, type_, name, *capability, *rest)

@@ -11,6 +11,12 @@ from autotopk.files import open_regular
 APPLICATION_ID = int.from_bytes(b"atkW")
 """Marks the SQLite file as a winners file."""
 
+SQLITE = b"SQLite format 3\0"
+"""How an SQLite file begins."""
+
+BUNDLE = b"autotopk bundle "
+"""How a bundle begins."""
+
 TWIN = rb'\{\n  "format": \d+,\n  "(devices|winners)": '
 """How the JSON twin begins."""
 
@@ -22,7 +28,17 @@ def is_winners_file(path: Path) -> bool:
             header = file.read(72)
     except OSError:
         return False
-    return header.startswith(b"SQLite format 3\0") and header[68:] == APPLICATION_ID.to_bytes(4)
+    return header.startswith(SQLITE) and header[68:] == APPLICATION_ID.to_bytes(4)
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether a file says that it is a bundle, whatever its state."""
+    return _begins(path, re.escape(BUNDLE))
+
+
+def holds_winners(path: Path) -> bool:
+    """Whether a file says that it is a winners file or a bundle, whatever its state."""
+    return is_winners_file(path) or is_bundle(path)
 
 
 def refuse_to_overwrite(path: Path) -> None:
@@ -36,7 +52,17 @@ def refuse_to_overwrite(path: Path) -> None:
     lines = rf"[0-9a-f]{{64}}  {re.escape(path.name)}\n[0-9a-f]{{64}}  {re.escape(twin.name)}\n"
     for file, pattern in ((path, None), (twin, TWIN), (checksums, os.fsencode(lines))):
         if os.path.lexists(file) and not (is_winners_file(file) if pattern is None else _begins(file, pattern)):
-            raise ArtifactError(f"{file} is no file that autotopk wrote, and is left alone: choose another name")
+            raise ArtifactError(_refusal(file, "file"))
+
+
+def refuse_to_overwrite_with_bundle(path: Path) -> None:
+    """Raise ArtifactError where a bundle would replace what is none."""
+    if os.path.lexists(path) and not is_bundle(path):
+        raise ArtifactError(_refusal(path, "bundle"))
+
+
+def _refusal(path: Path, kind: str) -> str:
+    return f"{path} is no {kind} that autotopk wrote, and is left alone: choose another name, or export with --force"
 
 
 def beside(path: Path) -> tuple[Path, Path]:

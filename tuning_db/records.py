@@ -86,3 +86,5 @@ class Winner:
     gap: float | None = None
     """How much slower the runner-up is, as a fraction."""
     adversarial_slowdown: float | None = None
+    margin: float | None = None
+    """Of `ratio`, see `Measurement.margin`."""

@@ -76,6 +76,7 @@ def winner_of(evidence: Evidence, runner_up: Candidate | None, gap: float | None
         runner_up=runner_up,
         gap=gap,
         adversarial_slowdown=one.adversarial_slowdown,
+        margin=one.margin,
     )
 
 

@@ -1,11 +1,11 @@
-"""The `autotopk` command: tune, show, explain, warmup, export, import, bench, doctor."""
+"""The `autotopk` command: tune, drop, show, explain, warmup, import, bench, doctor, and those of `deploy`."""
 
 import io
 import json
 import shlex
 import sys
 import warnings
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +14,8 @@ from typer.core import TyperGroup
 
 import autotopk
 from autotopk import settings
-from autotopk.cli import arguments, serving
+from autotopk.cli import arguments, deploy, serving
+from autotopk.cli.options import AsJson, Database, OfDevice, plain, print_json
 from autotopk.cli.wording import LONGEST_LINE, counted
 from autotopk.errors import AutotopkError, MeasurementError, inert
 from autotopk.problem import DTYPE_BYTES
@@ -80,18 +81,6 @@ RunsOn = Annotated[
         help="cpu, cuda or cuda:1; by default a GPU if there is one.",
     ),
 ]
-OfDevice = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DEVICE",
-        autocompletion=complete(arguments.known_devices),
-        help="cpu, cuda, or a part of a stored device: H100.",
-    ),
-]
-Database = Annotated[
-    Path | None, typer.Option("--db", help="Tuning database, with its winners beside it; by default the user's.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def _version(asked: bool) -> None:
@@ -158,7 +147,7 @@ def tune(
             on_event=bar.tuner_event,
         )
     if as_json:
-        _print_json(_plain(report) | {"counts": report.counts()})
+        print_json(plain(report) | {"counts": report.counts()})
     else:
         out = console()
         for part in tune_report(report):
@@ -213,7 +202,7 @@ def show(
         winners, source = transfer.winners(db, device)
         found, tables = list(map(asdict, winners)), list(winners_tables(winners, source))
     if as_json:
-        _print_json(found)
+        print_json(found)
     elif found:
         for table in tables:
             console().print(table)
@@ -247,7 +236,7 @@ def explain(
     arguments.check_size(rows, cols, dtype)
     explanation = autotopk.explain_problem(problem, place)
     if as_json:
-        _print_json(explanation.to_dict())
+        print_json(explanation.to_dict())
         return
     for line in f"{explanation}\n  device {place.fingerprint}".splitlines():
         typer.echo(inert(line, LONGEST_LINE))
@@ -257,7 +246,9 @@ def explain(
 
 @app.command()
 def warmup(
-    shapes: Annotated[Words, typer.Argument(metavar="[ROWSxCOLSxK[:DTYPE]]...", help="64x8192x256:bfloat16.")] = None,
+    shapes: Annotated[
+        Words, typer.Argument(metavar="[ROWSxCOLSxK[:DTYPE] | BUNDLE]...", help="64x8192x256:bfloat16, winners.bundle.")
+    ] = None,
     tag: Tags = None,
     misses: Annotated[Path | None, typer.Option(metavar="FILE", help="Problems that AUTOTOPK_MISSES recorded.")] = None,
     device: RunsOn = None,
@@ -271,27 +262,12 @@ def warmup(
 
     report = serving.warm(shapes or (), tag or (), misses, device)
     if as_json:
-        _print_json(report.to_dict())
+        print_json(report.to_dict())
     else:
         console().print(warmup_table(report))
 
 
-@app.command()
-def export(
-    path: Annotated[Path, typer.Argument(metavar="WINNERS.sqlite")], db: Database = None, device: OfDevice = None
-) -> None:
-    """Write the winners as a file to deploy.
-
-    With a readable twin and a checksum beside it.
-    """
-    from autotopk.cli import transfer
-
-    winners, source = transfer.winners(db, device)
-    files = transfer.export(winners, path)
-    typer.echo(f"{counted(len(winners), 'winner')} from {source}:")
-    for file in files:
-        typer.echo(f"  {file}")
-    typer.echo(f"deploy: copy {path.name} and set AUTOTOPK_DB={path.absolute()}")
+app.add_typer(deploy.app)
 
 
 @app.command("import")
@@ -356,34 +332,30 @@ def bench(
 
 
 @app.command()
-def doctor(as_json: AsJson = False) -> None:
+def doctor(
+    as_json: AsJson = False,
+    check: Annotated[bool, typer.Option("--check", help="Try the shipped kernels on the GPUs here first.")] = False,
+) -> None:
     """Say what is installed, able, deployed and broken.
 
     Exit code 1 where something is broken.
     """
-    from autotopk.cli.doctor import examine
+    from autotopk.cli.doctor import check_kernels, examine
+    from autotopk.cli.progress_bar import ProgressBar
     from autotopk.cli.tables import console, finding_lines
 
+    if check:
+        with ProgressBar(console(stderr=True)) as bar:
+            check_kernels(bar.step)
     findings = list(examine())
     if as_json:
-        _print_json(findings)
+        print_json(findings)
     else:
         out = console()
         for line in finding_lines(findings):
             out.print(line)
     if any(finding.level == "broken" for finding in findings):
         raise typer.Exit(1)
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, default=_plain))
-
-
-def _plain(value: Any) -> Any:
-    """What JSON has no form of: records as objects, sets as sorted lists, paths as texts."""
-    if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
-    return sorted(value) if isinstance(value, frozenset) else str(value)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

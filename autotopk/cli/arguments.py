@@ -105,11 +105,13 @@ def usual(device: "torch.device") -> "list[Workload]":
     return tagged("seeds" if device.type == "cuda" else "ci")
 
 
-def shape(text: str) -> tuple[int, int, int, str]:
-    """Rows, cols, k and dtype of ROWSxCOLSxK[:DTYPE]. Raises SelectionError."""
+def shape_or_file(text: str) -> tuple[int, int, int, str] | Path:
+    """Rows, cols, k and dtype of ROWSxCOLSxK[:DTYPE], or a file that is there. Raises SelectionError."""
     found = re.fullmatch(r"([0-9]{1,19})x([0-9]{1,19})x([0-9]{1,19})(?::(\w+))?", text)
+    if found is None and os.path.isfile(text):
+        return Path(text)
     if found is None:
-        raise SelectionError(f"shape {shown(text)} is not ROWSxCOLSxK or ROWSxCOLSxK:DTYPE, as in 64x8192x256:bfloat16")
+        raise SelectionError(f"{shown(text)} is no file and not ROWSxCOLSxK[:DTYPE], as in 64x8192x256:bfloat16")
     rows, cols, k = map(int, found.groups()[:3])
     return rows, cols, k, found[4] or "float32"
 
@@ -129,6 +131,14 @@ def numbers(option: str, texts: Sequence[str]) -> list[int]:
         if not re.fullmatch("[0-9]{1,19}", word) or not 1 <= int(word) <= MOST:
             raise SelectionError(f"{option} {shown(word)} is not a whole number from 1 to {MOST}")
     return [int(word) for word in found]
+
+
+def architectures(option: str, texts: Sequence[str]) -> list[int]:
+    """Compute capabilities, 90 for 9.0, from comma-separated lists, in order. Raises SelectionError."""
+    found = sorted(set(numbers(option, texts)))
+    if odd := [arch for arch in found if not 50 <= arch < 1000]:
+        raise SelectionError(f"{option} {odd[0]} is no compute capability: 90 stands for 9.0")
+    return found
 
 
 def seconds(option: str, value: float | None) -> float | None:

@@ -6,26 +6,26 @@ import re
 import shutil
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import torch
 
-from autotopk import __version__, kernel_cache, registry, settings
+from autotopk import __version__, kernel_cache, packs, registry, settings
 from autotopk.cli.arguments import devices_here
 from autotopk.cli.wording import counted
 from autotopk.compilers import nvcc
 from autotopk.compilers.tilelang import reasons_unbuildable
-from autotopk.device import Device
+from autotopk.device import Device, device_of
 from autotopk.errors import ArtifactError, AutotopkError, AutotopkWarning, DatabaseError
 from autotopk.kernel import distribution_version
+from autotopk.runtime import self_check
 from autotopk.runtime.borrowing import lenders
 from autotopk.runtime.state import default
-from autotopk.runtime.winners import is_current, layers
+from autotopk.runtime.winners import contents, is_current, layers
 from autotopk.strategy import Strategy
-from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Winner
 from autotopk.workloads import tagged
 
@@ -52,8 +52,16 @@ def examine() -> Iterator[Finding]:
     yield from _software()
     yield from _devices(devices)
     yield from _strategies(devices)
+    yield from _kernels(devices)
     yield from _winners(devices)
     yield from _storage()
+
+
+def check_kernels(step: Callable[[str, int, int], None]) -> None:
+    """Try the shipped kernels on every kind of GPU here. Raises MeasurementError as `self_check.run`."""
+    indices = {device_of(torch.device("cuda", at)).arch: at for at in range(torch.cuda.device_count())}
+    for index in indices.values():
+        self_check.run(index, lambda done, total, what: step(f"checking shipped kernels: {what}", done, total))
 
 
 def _software() -> Iterator[Finding]:
@@ -122,6 +130,40 @@ def _ability(strategy: Strategy, device: Device) -> Finding:
     return Finding("strategies", "ok" if able and not unbuildable else "note", text)
 
 
+def _kernels(devices: list[Device]) -> Iterator[Finding]:
+    section, shipped = "kernels", packs.here()
+    if shipped is None:
+        yield Finding(section, "note", f"off (AUTOTOPK_PACKS={os.environ.get('AUTOTOPK_PACKS')})")
+        return
+    for device in dict.fromkeys(device for device in devices if device.type == "cuda"):
+        pack, check = shipped.pack(device.arch), shipped.check(device.arch)
+        if pack is None:
+            yield Finding(section, "note", f"none are shipped for {device.name} (sm_{device.arch})")
+            continue
+        text = f"{pack.path}: {counted(len(pack.kernels), 'kernel')} for {device.name}"
+        rungs = [source for strategy in registry.built_in() for source in strategy.rungs(device.arch)]
+        outdated = sum(shipped.packed(source, device.arch) is None for source in rungs)
+        if check is None:
+            cure = "`autotopk doctor --check` tries them"
+            yield Finding(section, "warning", f"{text}, not used before they have been checked on such a GPU: {cure}")
+        elif outdated:
+            text += f"; {outdated} of other device files than those here {_is(outdated)} not used: `make kernels`"
+            yield Finding(section, "warning", text)
+        elif check.failed:
+            reasons = "; ".join(dict.fromkeys(check.failed.values()))
+            yield Finding(
+                section,
+                "warning",
+                f"{text}; {len(check.failed)} {_is(len(check.failed))} wrong here and not used: {reasons}",
+            )
+        else:
+            yield Finding(section, "ok", f"{text}, checked on {check.device}")
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
 def _winners(devices: list[Device]) -> Iterator[Finding]:
     for device in dict.fromkeys(devices):
         yield from _borrowed(device)
@@ -150,13 +192,17 @@ def _borrowed(device: Device) -> Iterator[Finding]:
 
 def _layer(layer: str, path: Path, devices: list[Device]) -> Finding:
     try:
-        found = artifact.contents(path)
+        found, bundle = contents(layer, path)
     except ArtifactError as error:
         return Finding("winners", "broken", f"{layer}: {path}: {error}")
     winners = found.winners()
     here = {device.fingerprint for device in devices}
     ours = [winner for winner in winners if winner.device.fingerprint in here]
     text = f"{layer}: {path}: {counted(len(winners), 'winner')}, {len(ours) or 'none'} for the devices here"
+    if bundle is not None:
+        text += f", {counted(len(bundle.kernels), 'kernel')}"
+    if bundle is not None and bundle.reasons_untrusted:
+        return Finding("winners", "warning", f"{text}; kernels are not loaded: {'; '.join(bundle.reasons_untrusted)}")
     if troubles := Counter(filter(None, map(_trouble, ours))):
         text += "; " + ", ".join(f"{count} {trouble}" for trouble, count in troubles.items())
         return Finding("winners", "warning", text + "; `autotopk tune` measures them again")

@@ -1,5 +1,6 @@
 """A tuner's or a benchmark's progress: a line for each workload, and below them a bar where there is a terminal."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Self
@@ -13,7 +14,9 @@ from autotopk.cli.wording import LONGEST_LINE, counted
 from autotopk.errors import inert
 from autotopk.tuning.events import (
     CandidateMeasured,
+    CheckingKernels,
     Event,
+    KernelsChecked,
     TuneStarted,
     WorkloadFinished,
     WorkloadResult,
@@ -66,6 +69,10 @@ class ProgressBar:
                 for strategy, reasons in event.unbuildable.items():
                     self.line(f"{strategy} steps aside, but for kernels compiled before: {'; '.join(reasons)}")
                 self._progress.update(self._task, total=event.workloads)
+            case CheckingKernels():
+                self.step(f"checking shipped kernels: {event.what}", event.done, event.total)
+            case KernelsChecked():
+                self.line(checked(event.passed, event.failed))
             case WorkloadStarted():
                 self._index, self._new = event.index, max(1, event.new)
                 self._progress.update(self._task, description=str(event.workload), completed=event.index)
@@ -76,6 +83,12 @@ class ProgressBar:
                 eta = f"about {_duration(event.eta_s)} left" if event.eta_s else ""
                 self._progress.update(self._task, completed=event.index + 1, eta=eta)
                 self.line(f"[{event.index + 1}/{total:.0f}] {_told(event.result)}" + (eta and f"; {eta}"))
+
+
+def checked(passed: int, failed: Sequence[str]) -> str:
+    """A self-check's result in one line."""
+    text = f"{counted(passed, 'shipped kernel')} checked on this GPU and used from now on"
+    return f"{text}; not used: {'; '.join(map(inert, failed))}" if failed else text
 
 
 def _told(result: WorkloadResult) -> str:

@@ -17,7 +17,7 @@ def warm(
     """`autotopk.warmup`, with progress and a conclusion on standard error. Raises SelectionError."""
     from autotopk.cli.tables import console
 
-    what: list[Any] = [*map(arguments.shape, shapes), *arguments.workloads(tags, (), (), (), ())]
+    what: list[Any] = [*map(arguments.shape_or_file, shapes), *arguments.workloads(tags, (), (), (), ())]
     if misses is not None:
         what.append(misses)
     place = arguments.torch_device(device)

@@ -11,7 +11,9 @@ from rich.text import Text
 
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.cli.bench import Row, summaries
+from autotopk.cli.diff import Differences
 from autotopk.cli.doctor import Finding
+from autotopk.cli.verify import Verified
 from autotopk.cli.wording import LONGEST_LINE, counted
 from autotopk.errors import inert
 from autotopk.runtime.warmup import WarmupReport
@@ -182,6 +184,37 @@ def warmup_table(report: WarmupReport) -> Table:
     return _table(report.device.fingerprint, ("problem", "runs", "by", "from", "ms>", "not"), rows)
 
 
+def verified_table(found: Verified) -> Table:
+    """Whether each winner of a file would be served."""
+    asked = ("resolves", "loads", *(("fits",) if found.here else ()), "current")
+    rows = [
+        (
+            entry.workload,
+            entry.device,
+            short(entry.candidate),
+            *(_answer(getattr(entry, question)) for question in asked),
+            entry.reason,
+        )
+        for entry in found.winners
+    ]
+    return _table(found.path, ("workload", "device", "winner", *asked, "reason"), rows)
+
+
+def differences_table(found: Differences) -> Table:
+    """The winners that two files have not alike."""
+    rows = [
+        (
+            one.workload,
+            one.device,
+            one.change,
+            *(text for winner in (one.old, one.new) for text in _measured(winner)),
+        )
+        for one in found.winners
+    ]
+    headings = ("workload", "device", "change", "old", "ratio>", "new", "ratio>")
+    return _table("winners", headings, rows)
+
+
 STYLES = {"ok": "green", "note": "", "warning": "yellow", "broken": "red"}
 
 
@@ -214,6 +247,14 @@ def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str | Te
     for row in cells:
         table.add_row(*row)
     return table
+
+
+def _answer(answer: bool | None) -> str | Text:
+    return "-" if answer is None else "yes" if answer else Text("NO", style="red")
+
+
+def _measured(winner: Winner | None) -> tuple[str, str]:
+    return ("", "") if winner is None else (short(winner.candidate), f"{winner.ratio:.3f}")
 
 
 def _runner_up(winner: Winner) -> str:

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotopk import settings
+from autotopk import kernel, settings
 from autotopk.cli.arguments import SelectionError, device_named
 from autotopk.device import Device
 from autotopk.errors import ArtifactError, DatabaseError, inert, warn
@@ -57,19 +57,24 @@ def measurements(database: Path | None, device: str | None) -> tuple[list[Measur
     from autotopk.tuning_db.store import Store
 
     path = database or settings.database_path()
-    if ownership.is_winners_file(path):
+    if ownership.holds_winners(path):
         raise DatabaseError(f"{path} holds winners, not the measurements behind them")
     with Store.open(path, read_only=True) as store:
         wanted = device and device_named(device, store.devices()).fingerprint
         return store.measurements(device=wanted), str(path)
 
 
-def export(winners: Sequence[Winner], path: Path) -> list[Path]:
+def export(winners: Sequence[Winner], path: Path, *, force: bool = False) -> list[Path]:
     """Publish winners. Returns the files written, the artifact first. Raises ArtifactError."""
+    check_any(winners, path)
+    artifact.publish(winners, path, force=force)
+    return [path, path.with_suffix(".json"), path.with_name(f"{path.name}.sha256")]
+
+
+def check_any(winners: Sequence[Winner], path: Path) -> None:
+    """Raise ArtifactError where there is nothing to write to a file."""
     if not winners:
         raise ArtifactError(f"there are no winners to write to {path}; `autotopk tune` makes some")
-    artifact.publish(winners, path)
-    return [path, path.with_suffix(".json"), path.with_name(f"{path.name}.sha256")]
 
 
 def import_measurements(other: Path, database: Path | None) -> tuple[int, list[Winner], Path]:
@@ -79,7 +84,7 @@ def import_measurements(other: Path, database: Path | None) -> tuple[int, list[W
     """
     from autotopk.tuning_db.store import Store
 
-    if ownership.is_winners_file(other):
+    if ownership.holds_winners(other):
         raise DatabaseError(
             f"{other} holds winners, not the measurements behind them: serve from it with AUTOTOPK_DB={other}, "
             "or import the tuning database that it was exported from"
@@ -125,8 +130,9 @@ def _read(path: Path) -> list[Winner]:
     """The winners of a tuning database, or of an artifact."""
     from autotopk.tuning_db.store import Store
 
-    if ownership.is_winners_file(path):
-        found = artifact.contents(path)
+    if ownership.holds_winners(path):
+        found, bundle = artifact.opened(path)
+        kernel.deploy(bundle)  # for who exports it anew
         if found.loss:
             warn(f"{path}: {found.loss}")
         return list(found.winners())

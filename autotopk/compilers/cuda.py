@@ -73,9 +73,10 @@ class CudaSource(KernelSource):
         """See KernelSource; nvcc's version is left out, as it is for TileLang."""
         return f"cuda {nvcc.FLAGS} {nvcc.switches()}|{self.recipe()}"
 
-    def recipe(self) -> str:
+    def device_code(self) -> tuple[str, str]:
         """See KernelSource."""
-        return f"{package_digest(self._package, *self.code_dependencies)}|{self!r}"
+        packages = self._package, *self.code_dependencies
+        return " ".join(packages), package_digest(*packages)
 
     def generate(self, arch: int) -> CudaText:
         """The text that nvcc gets, the same for every compute capability; needs no nvcc. Raises BuildError."""

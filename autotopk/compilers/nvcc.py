@@ -53,6 +53,16 @@ def _places() -> Iterator[Path]:
     yield Path("/usr/local/cuda/bin/nvcc")
 
 
+def version() -> str:
+    """Of the nvcc that is found, as in "13.0.88"; "absent" where none runs."""
+    try:
+        told = subprocess.run([str(find()), "--version"], capture_output=True, text=True, timeout=TIMEOUT_S).stdout
+    except (OSError, subprocess.SubprocessError):
+        return "absent"
+    found = re.search(r"\bV([0-9.]+)", told)
+    return found[1] if found else "absent"
+
+
 def switches() -> dict[str, str]:
     """Those of `SWITCHES` that are set."""
     return {name: os.environ[name] for name in SWITCHES if name in os.environ}
@@ -70,8 +80,11 @@ def reasons_missing() -> list[str]:
 
 
 def architecture(arch: int) -> str:
-    """NVIDIA's name of a compute capability (90 for 9.0), from 9.0 on with the features of that GPU alone."""
-    return f"{arch}a" if arch >= 90 else str(arch)
+    """NVIDIA's name of what is compiled for a compute capability (90 for 9.0), with the features of 9.0 alone for 9.0.
+
+    There is no other 9.x; code for any other runs on all later ones of the same major number.
+    """
+    return f"{arch}a" if arch == 90 else str(arch)
 
 
 def compile(text: str, arch: int, symbol: str, include_dirs: Sequence[Path] = ()) -> Compiled:

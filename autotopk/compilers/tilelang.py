@@ -58,9 +58,9 @@ class TileLangSource(KernelSource):
         """
         return f"tilelang {nvcc.FLAGS} {nvcc.switches()} {PASSES}|{self.recipe()}"
 
-    def recipe(self) -> str:
+    def device_code(self) -> tuple[str, str]:
         """See KernelSource."""
-        return f"{device_digest(self._module, self.code_dependencies)}|{self!r}"
+        return " ".join((self._module, *self.code_dependencies)), device_digest(self._module, self.code_dependencies)
 
     def cache_path(self, arch: int) -> Path:
         """As KernelSource says, one file per version of TileLang; where TileLang is absent, a file of any."""

@@ -4,16 +4,20 @@ import importlib
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autotopk.compilers import nvcc
 from autotopk.compilers.device_code import check_imports, device_digest
 from autotopk.errors import BuildError
 from autotopk.files import scratch_folder
 from autotopk.kernel import Kernel, KernelSource, Parameter, ParameterKind, distribution_version
 
+_renaming = threading.Lock()
 _KINDS: dict[str, ParameterKind] = {"i32": "int32", "i64": "int64"}
 
 SWITCHES = (
@@ -70,9 +74,9 @@ class TritonSource(KernelSource):
         switches = {name: os.environ[name] for name in SWITCHES if name in os.environ}
         return f"triton {distribution_version('triton')} {switches}|{self.recipe()}"
 
-    def recipe(self) -> str:
+    def device_code(self) -> tuple[str, str]:
         """See KernelSource."""
-        return f"{device_digest(self._module, self.code_dependencies)}|{self!r}"
+        return " ".join((self._module, *self.code_dependencies)), device_digest(self._module, self.code_dependencies)
 
     def compile(self, arch: int) -> Kernel:
         """See KernelSource. Any failure inside the compiler becomes a BuildError."""
@@ -95,7 +99,7 @@ class TritonSource(KernelSource):
             attrs={(names.index(name),): [["tt.divisibility", value]] for name, value in self.divisors if value > 1},
         )
         try:
-            with triton.knobs.compilation.scope():
+            with triton.knobs.compilation.scope(), _as_nvcc_names_architectures(arch):
                 triton.knobs.compilation.always_compile = True  # kernels in Triton's own cache may have other symbols
                 compiled = triton.compile(
                     source,
@@ -135,6 +139,30 @@ class TritonSource(KernelSource):
 
     def _jit_function(self) -> Any:
         return getattr(importlib.import_module(self._module), self.function.partition(":")[2])
+
+
+def reasons_unbuildable() -> list[str]:
+    """Why no Triton kernel can be compiled here; empty where they can. Imports nothing."""
+    return ["triton is not installed (pip install triton)"] if distribution_version("triton") == "absent" else []
+
+
+@contextmanager
+def _as_nvcc_names_architectures(arch: int) -> Iterator[None]:
+    """From 10.0 on Triton compiles for one GPU alone; in this thread for later ones too, see `nvcc.architecture`."""
+    if arch <= 90:
+        yield
+        return
+    from triton.backends.nvidia import compiler
+
+    with _renaming:
+        before, thread = compiler.sm_arch_from_capability, threading.get_ident()
+        compiler.sm_arch_from_capability = lambda one: (
+            f"sm_{nvcc.architecture(one)}" if threading.get_ident() == thread else before(one)
+        )
+        try:
+            yield
+        finally:
+            compiler.sm_arch_from_capability = before
 
 
 def _seen_as(kind: str, argument: Any) -> Any:

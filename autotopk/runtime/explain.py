@@ -16,6 +16,8 @@ from autotopk.runtime.state import default
 from autotopk.runtime.views import View
 from autotopk.runtime.winners import is_current
 
+_ORIGINS = {"pack": "shipped compiled", "cache": "in the cache", "compiler": "to be compiled"}
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -26,6 +28,9 @@ class Explanation:
     choice: Choice
     scratch_bytes: int = 0
     """Memory beside input and outputs that the choice's kernels use; what torch operators allocate is not known."""
+
+    origins: tuple[str, ...] = ()
+    """Where its kernels come from, launch by launch: "pack", "cache", or "compiler"; none of torch operators."""
 
     @property
     def current(self) -> bool | None:
@@ -45,6 +50,7 @@ class Explanation:
             "strategy": choice.candidate.strategy,
             "config": choice.candidate.knobs,
             "scratch_bytes": self.scratch_bytes,
+            "kernels": list(self.origins),
             "current": self.current,
             "measured_for": None if winner is None else str(winner.key),
             "measured_on": None if winner is None else winner.device.name,
@@ -70,6 +76,8 @@ class Explanation:
                 lines.append(f"  ahead of {winner.runner_up} by {winner.gap:.1%}")
         if self.scratch_bytes:
             lines.append(f"  with {self.scratch_bytes} bytes of scratch memory")
+        if self.origins:
+            lines.append(f"  kernels: {', '.join(_ORIGINS.get(one, f'from the {one}') for one in self.origins)}")
         if self.current is False:
             lines.append("  stale: the strategy compiles to other code since; tune again")
         lines += [f"  not {reason}" for reason in choice.rejected]
@@ -112,8 +120,9 @@ def _explanations(problems: Iterable[Problem], device: Device) -> Iterator[Expla
         try:
             program = choice.program(problem, device)
             scratch_bytes = program.scratch_bytes(problem)
+            origins = program.origins(device.arch)
         except Exception as error:  # also what a third party's strategy raises
             failed.append(f"{choice.candidate}: {type(error).__name__}: {error}")
         else:
             told = replace(choice, rejected=(*choice.rejected, *failed))
-            yield Explanation(problem, device, told, scratch_bytes)
+            yield Explanation(problem, device, told, scratch_bytes, origins)

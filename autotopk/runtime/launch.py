@@ -268,6 +268,13 @@ def _function(kernel: Kernel, index: int) -> int:
     return _functions[key]
 
 
+def load(kernel: Kernel, device: torch.device) -> None:
+    """Load a kernel on a CUDA device. Raises BuildError."""
+    with torch.cuda.device(device):
+        torch.cuda.set_device(torch.cuda.current_device())  # makes the context
+        _function(kernel, torch.cuda.current_device())
+
+
 @cache
 def _prepare() -> Callable[..., Launch]:
     """The C launcher, else its slower twin."""

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from autotopk import kernel
 from autotopk.candidate import Candidate
 from autotopk.device import Device
 from autotopk.errors import warn
@@ -85,6 +86,7 @@ class Runtime:
         with self._reading:
             self._winners = None
             self.cpu_is_torchs = False
+            kernel.deploy(None)
         self.builds.reset()
         self.forget_plans()
         self._blocked.clear()

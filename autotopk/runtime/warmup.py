@@ -7,11 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Literal, Self, Union
+from typing import Any, Self, Union
 
 import torch
 
-from autotopk import kernel_cache
 from autotopk.device import Device, device_of
 from autotopk.errors import SelectionError, inert
 from autotopk.kernel import KernelSource
@@ -21,6 +20,7 @@ from autotopk.runtime import dispatch, launch, misses
 from autotopk.runtime.build_process import BuildProcess
 from autotopk.runtime.dispatch import Choice
 from autotopk.runtime.state import Runtime, default
+from autotopk.tuning_db import artifact, ownership
 from autotopk.workloads import TAGS, Workload, check_size, tagged
 
 Shape = tuple[int, int, int] | tuple[int, int, int, str]
@@ -32,17 +32,14 @@ ACCEPTED = (
     "a shape (rows, cols, k) or (rows, cols, k, dtype), a Problem, a Workload, a tag, a file of misses, or several"
 )
 
-Origin = Literal["pack", "cache", "built", "library", "torch"]
-"""Where what runs comes from: shipped kernels, the kernel cache, a compiler now, another library, torch's operators."""
-
-
 @dataclass(frozen=True)
 class Warmed:
     """What is ready for a problem."""
 
     problem: Problem
     choice: Choice
-    origin: Origin
+    origin: str
+    """Where it comes from: "built" now, "library", "torch"; else that of its kernels, see `KernelSource.origin`."""
     ms: float
     """Milliseconds of compiling, wherever that happened, and of loading."""
     failed: tuple[str, ...] = ()
@@ -103,8 +100,8 @@ def warmup(
     """Compile and load what `topk` runs for problems, so that their first calls find it.
 
     Args:
-        what: a shape (rows, cols, k) or (rows, cols, k, dtype), a `Problem`, a `Workload`, the name of a tag, a file
-            that AUTOTOPK_MISSES named, or an iterable of those.
+        what: a shape (rows, cols, k) or (rows, cols, k, dtype), a `Problem`, a `Workload`, the name of a tag, a bundle
+            or a winners file (whatever it was measured on), a file that AUTOTOPK_MISSES named, or an iterable of those.
         progress: called for every problem as it becomes ready, with it, how many are ready and how many there are.
         build: compile what is not there, in as many processes as there are cores but one; otherwise the best of what
             is there is loaded.
@@ -115,7 +112,7 @@ def warmup(
         What is ready, problem by problem, in the order asked for; each is printed in a line.
 
     Raises:
-        SelectionError: something asked for is none of those, or is not here.
+        SelectionError: something asked for is none of those, or is not here. ArtifactError: a bundle is damaged.
     """
     begun = time.monotonic()
     place = _place(device)
@@ -231,13 +228,12 @@ class _Turn:
         self._seconds += time.perf_counter() - begun
         return None
 
-    def _origin(self) -> Origin:
+    def _origin(self) -> str:
         if isinstance(self._program, HostProgram):
             return "torch" if self._program.prepare is None else "library"
         if self._lacking:
             return "built"
-        paths = [source.cache_path(self.device.arch) for source in self._program.sources]
-        return "cache" if all(map(kernel_cache.holds, paths)) else "pack"
+        return " and ".join(dict.fromkeys(self._program.origins(self.device.arch)))
 
 
 def _place(device: torch.device | str | None) -> torch.device:
@@ -273,7 +269,7 @@ def _problems(what: Any, device: Device) -> Iterator[Problem]:
             path = Path(what)
             if not path.exists():
                 raise SelectionError(f"what={inert(repr(what))} is no file, and no tag ({', '.join(TAGS)})")
-            yield from (workload.problem(device.type) for workload in misses.read(path, device))
+            yield from (workload.problem(device.type) for workload in _of_file(path, device))
         case (int(), int(), int()) | (int(), int(), int(), str()):
             yield _of_shape(*what, device_type=device.type)
         case _:
@@ -285,6 +281,14 @@ def _problems(what: Any, device: Device) -> Iterator[Problem]:
                 if isinstance(part, int):  # of no shape
                     raise SelectionError(f"what={inert(repr(what))} is not {ACCEPTED} of those")
                 yield from _problems(part, device)
+
+
+def _of_file(path: Path, device: Device) -> "Iterable[Workload]":
+    """What a bundle or a winners file has winners for, else the problems that a file of misses names. Raises as those."""
+    if ownership.holds_winners(path):
+        keys = dict.fromkeys(winner.key for winner in artifact.read(path))
+        return [Workload(key.rows, key.cols, key.k, key.dtype, key.sorted) for key in keys]
+    return misses.read(path, device)
 
 
 def _of_shape(rows: int, cols: int, k: int, dtype: str = "float32", *, device_type: str) -> Problem:

@@ -4,15 +4,19 @@ import os
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from autotopk import registry, settings
+from autotopk import kernel, registry, settings
 from autotopk.device import Device
 from autotopk.errors import ArtifactError, BuildError, warn
 from autotopk.key import NEIGHBOUR_RADIUS, Bucket, TuningKey, bucket_of
 from autotopk.problem import Problem
-from autotopk.program import HostProgram
+from autotopk.program import HostProgram, Program
 from autotopk.tuning_db.records import Winner
+
+if TYPE_CHECKING:
+    from autotopk.tuning_db.artifact import Contents
+    from autotopk.tuning_db.bundle import Bundle
 
 Key = tuple[str, int, int, int, bool]
 """The fields of a `TuningKey`."""
@@ -93,14 +97,13 @@ def layers() -> tuple[tuple[str, Path | None], ...]:
 
 def read_layers() -> dict[str, Winners]:
     """By device fingerprint, merged key by key; what cannot be read costs a warning for each file."""
-    from autotopk.tuning_db import artifact  # brings sqlite3, which plans already made do without
-
     merged: dict[str, Winners] = {}
+    kernel.deploy(None)
     for label, path in layers():
         if path is None or (label != "AUTOTOPK_DB" and not os.path.exists(path)):
             continue
         try:
-            found = artifact.contents(path)
+            found, bundle = contents(label, path)
         except ArtifactError as error:
             warn(f"{NAMES[label]} cannot be used: {error}")
             continue
@@ -110,7 +113,18 @@ def read_layers() -> dict[str, Winners]:
             merged.setdefault(fingerprint, Winners(device))
         for row in found.rows:
             merged[row[0]].add(row, found.winner)
+        if bundle is not None and bundle.kernels and label == "AUTOTOPK_DB":
+            if bundle.reasons_untrusted:
+                warn(f"kernels are not loaded from {NAMES[label]}: {' and '.join(bundle.reasons_untrusted)}")
+            kernel.deploy(bundle)
     return merged
+
+
+def contents(label: str, path: Path) -> tuple["Contents", "Bundle | None"]:
+    """What can be used of a layer's file, and the bundle that it is. Raises ArtifactError."""
+    from autotopk.tuning_db import artifact  # brings sqlite3, which plans already made do without
+
+    return artifact.opened(path, settings.deployed_key_path() if label == "AUTOTOPK_DB" else None)
 
 
 def is_current(winner: Winner) -> bool | None:
@@ -119,20 +133,25 @@ def is_current(winner: Winner) -> bool | None:
     Compiles nothing: programs are compared by what they are made from, then by a compiled kernel in the cache.
     Raises UnknownStrategyError or UnsupportedProblemError where the winner cannot be served at all.
     """
-    strategy, device = registry.get(winner.candidate.strategy), winner.device
-    problem = problem_of(winner)
-    program = strategy.program(strategy.parse_config(winner.candidate.config), problem, device)
+    problem, device = problem_of(winner), winner.device
+    program = program_of(winner)
     try:
         if program.source_digest(problem, device.arch) == winner.identity.source:
             return True
         if isinstance(program, HostProgram):
             return program.identity(problem, device.arch).code == winner.identity.code
-        kernels = [source.cached(device.arch) for source in program.sources]
+        found = [source.cached(device.arch) for source in program.sources]
     except BuildError:  # device files are missing
         return False
-    codes = [kernel.code for kernel in kernels if kernel is not None]
-    known = len(codes) == len(kernels)
+    codes = [one.code for one in found if one is not None]
+    known = len(codes) == len(found)
     return program.identity_as(codes, problem, device.arch).code == winner.identity.code if known else None
+
+
+def program_of(winner: Winner) -> Program:
+    """What its strategy makes of it now. Raises UnknownStrategyError or UnsupportedProblemError."""
+    strategy = registry.get(winner.candidate.strategy)
+    return strategy.program(strategy.parse_config(winner.candidate.config), problem_of(winner), winner.device)
 
 
 def problem_of(winner: Winner) -> Problem:

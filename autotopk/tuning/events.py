@@ -47,6 +47,24 @@ class TuneStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckingKernels:
+    """Before each case of shipped kernels that are tried on a kind of GPU that is new to them."""
+
+    done: int
+    total: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelsChecked:
+    """After the last one."""
+
+    passed: int
+    failed: Sequence[str]
+    """Why kernels are not used, each once."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadStarted:
     """Before the first candidate of a workload."""
 
@@ -78,7 +96,7 @@ class WorkloadFinished:
     """Seconds left by the pace so far and the budget; none before there is a pace."""
 
 
-Event = TuneStarted | WorkloadStarted | CandidateMeasured | WorkloadFinished
+Event = CheckingKernels | KernelsChecked | TuneStarted | WorkloadStarted | CandidateMeasured | WorkloadFinished
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,25 @@ import torch
 from autotopk import settings
 from autotopk.candidate import Candidate
 from autotopk.device import device_of
+from autotopk.errors import MeasurementError, warn
 from autotopk.key import NEIGHBOUR_RADIUS
 from autotopk.problem import Problem
+from autotopk.runtime import self_check
 from autotopk.runtime.state import default
 from autotopk.tuning.candidates import candidates, heuristics, lattice, serves, unbuildable
 from autotopk.tuning.compile_pool import CompilePool
 from autotopk.tuning.efforts import EFFORTS
 from autotopk.tuning.environment import environment_of
-from autotopk.tuning.events import Event, Outcome, TuneReport, TuneStarted, WorkloadFinished, WorkloadResult
+from autotopk.tuning.events import (
+    CheckingKernels,
+    Event,
+    KernelsChecked,
+    Outcome,
+    TuneReport,
+    TuneStarted,
+    WorkloadFinished,
+    WorkloadResult,
+)
 from autotopk.tuning.log import Log
 from autotopk.tuning.search import is_exhaustive
 from autotopk.tuning.session import Context, Session
@@ -89,6 +100,7 @@ def tune(
     store_path = store_path or settings.database_path()
     winners_path = winners_path or settings.published_path(store_path)
     ownership.refuse_to_overwrite(winners_path)
+    _check_kernels(place, on_event)
     if budget_s is None and math.isfinite(allowance := EFFORTS[effort].seconds_per_workload * len(workloads)):
         budget_s = allowance
     without_compiler = unbuildable((one.problem(model.type) for one in workloads), model, strategies)
@@ -109,6 +121,20 @@ def tune(
         store.end_run(run, outcome)
     default.reload()
     return TuneReport(outcome, tuple(tuning.results), store_path, winners_path, time.monotonic() - begun)
+
+
+def _check_kernels(place: torch.device, on_event: Callable[[Event], None]) -> None:
+    """Find out whether the shipped kernels are right here, where nobody knows."""
+    if place.type != "cuda":
+        return
+    index = torch.cuda.current_device() if place.index is None else place.index
+    try:
+        found = self_check.ensure(index, lambda *told: on_event(CheckingKernels(*told)))
+    except MeasurementError as error:
+        warn(f"shipped kernels are not used: {error}")
+        return
+    if found is not None:
+        on_event(KernelsChecked(len(found.passed), tuple(dict.fromkeys(found.failed.values()))))
 
 
 @dataclass

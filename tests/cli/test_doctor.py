@@ -1,17 +1,23 @@
 """`autotopk doctor`: what is fine, what is slow, what is broken."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
-from autotopk import settings
+from autotopk import packs, registry, settings
 from autotopk.candidate import Candidate
+from autotopk.cli import doctor
 from autotopk.cli.doctor import Finding, Level, _version
 from autotopk.compilers import nvcc
-from autotopk.device import cpu_device
+from autotopk.device import H100, cpu_device
+from autotopk.runtime import self_check
 from autotopk.tuning_db import artifact
 from tests.cli.conftest import Cli
+from tests.compilers.small_sources import TravellingSource, pack
+from tests.packaging.test_kernels_script import Laddered
 from tests.tuning_db.examples import winner
 
 
@@ -110,7 +116,76 @@ def test_kernels_that_others_can_write(cli: Cli) -> None:
 
 
 def test_plugin_that_does_not_import(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from autotopk import registry
-
     monkeypatch.setattr(registry, "_targets", lambda: {"broken_plugin": "no_such_module:strategy"})
     assert "warning strategy 'broken_plugin' is left out" in cli("doctor").stdout
+
+
+# Kernels that are shipped
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TravellingSource:
+    """The only rung, packed for the GPU that is here."""
+    found = TravellingSource(tmp_path / "log")
+    monkeypatch.setattr(doctor, "devices_here", lambda: [cpu_device(), H100])
+    monkeypatch.setattr(registry, "built_in", lambda: [Laddered(found)])
+    monkeypatch.setenv("AUTOTOPK_PACKS", str(pack(tmp_path / "packs", [found])))
+    return found
+
+
+def told_of_kernels(cli: Cli) -> tuple[str, str]:
+    [told] = [one for one in json.loads(cli("doctor", "--json").stdout) if one["section"] == "kernels"]
+    return told["level"], told["text"]
+
+
+def test_kernels_that_nobody_has_checked(cli: Cli, source: TravellingSource, tmp_path: Path) -> None:
+    level, text = told_of_kernels(cli)
+    assert level == "warning"
+    assert text.startswith(f"{tmp_path / 'packs' / 'sm_90.pack'}: 1 kernel for {H100.name}, not used before")
+    assert text.endswith("`autotopk doctor --check` tries them")
+
+
+@pytest.mark.parametrize(
+    ("failed", "level", "end"),
+    [
+        ({}, "ok", f"checked on {H100.fingerprint}"),
+        ({"name": "4x9 is wrong"}, "warning", "; 1 is wrong here and not used: 4x9 is wrong"),
+    ],
+)
+def test_kernels_that_were_checked(
+    cli: Cli, source: TravellingSource, failed: dict[str, str], level: str, end: str
+) -> None:
+    shipped = packs.here()
+    assert shipped is not None
+    shipped.keep_check(90, packs.Check(H100.fingerprint, (packs.name_of(source, 90),), failed))
+    found, text = told_of_kernels(cli)
+    assert (found, text[-len(end) :]) == (level, end)
+
+
+def test_kernels_of_edited_files(cli: Cli, source: TravellingSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = packs.here()
+    assert shipped is not None
+    shipped.keep_check(90, packs.Check(H100.fingerprint, (), {}))
+    monkeypatch.setattr(registry, "built_in", lambda: [Laddered(replace(source, device="edited"))])
+    level, text = told_of_kernels(cli)
+    assert level == "warning"
+    assert text.endswith("; 1 of other device files than those here is not used: `make kernels`")
+
+
+def test_kernels_for_other_gpus_and_none(cli: Cli, source: TravellingSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "devices_here", lambda: [cpu_device(), replace(H100, name="V100", capability=(7, 0))])
+    assert told_of_kernels(cli) == ("note", "none are shipped for V100 (sm_70)")
+    monkeypatch.setenv("AUTOTOPK_PACKS", "0")
+    assert told_of_kernels(cli) == ("note", "off (AUTOTOPK_PACKS=0)")
+
+
+def test_check_tries_them_on_every_kind_of_gpu(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    gpus = [H100, replace(H100, capability=(8, 9)), H100]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(doctor, "device_of", lambda place: gpus[place.index])
+    monkeypatch.setattr(doctor, "devices_here", lambda: [cpu_device()])
+    monkeypatch.setattr(self_check, "run", lambda index, on_progress: asked.append(index))
+    cli("doctor", "--check")
+    assert len(asked) == 2
+    assert {gpus[index].arch for index in asked} == {90, 89}

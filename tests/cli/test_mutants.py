@@ -57,6 +57,7 @@ ALL = [pytest.param(range(at, at + 100), marks=pytest.mark.slow) for at in range
 @pytest.mark.parametrize("seeds", [SOME, *ALL], ids=str)
 def test_mutated_databases(seeds: range, good: bytes, tmp_path: Path) -> None:
     mutated, ours, exported = tmp_path / "mutated.sqlite", tmp_path / "ours.sqlite", tmp_path / "exported.sqlite"
+    bundle = tmp_path / "exported.bundle"
     user = database_path()
     user.parent.mkdir()
     codes: dict[str, set[int]] = {}
@@ -68,7 +69,10 @@ def test_mutated_databases(seeds: range, good: bytes, tmp_path: Path) -> None:
             ["show", "--db", mutated],
             ["show", "--all", "--db", mutated],
             ["show", "--all", "--json", "--db", mutated],
-            ["export", exported, "--db", mutated],
+            ["export", "--winners-only", exported, "--db", mutated],
+            ["export", "--partial", bundle, "--db", mutated],
+            ["verify", bundle],
+            ["diff", bundle, exported],
             ["import", mutated, "--db", ours],
             ["import", ours, "--db", mutated],
         ]

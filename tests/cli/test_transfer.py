@@ -59,7 +59,7 @@ def test_show_without_a_database_lists_what_is_served(cli: Cli) -> None:
 
 def test_exported_winners_are_followed_elsewhere(cli: Cli, tuned_cache: Path, tmp_path: Path) -> None:
     exported = tmp_path / "winners.sqlite"
-    told = cli("export", exported).stdout
+    told = cli("export", "--winners-only", exported).stdout
     for file in (exported, tmp_path / "winners.json", tmp_path / "winners.sqlite.sha256"):
         assert f"  {file}\n" in told
         assert file.exists()
@@ -79,23 +79,23 @@ def test_exported_winners_are_followed_elsewhere(cli: Cli, tuned_cache: Path, tm
 
 def test_export_of_what_is_served(cli: Cli, tmp_path: Path) -> None:
     artifact.publish([winner()], user_winners_path())
-    cli("export", tmp_path / "copy.sqlite")
+    cli("export", "--winners-only", tmp_path / "copy.sqlite")
     assert artifact.read(tmp_path / "copy.sqlite") == (winner(),)
 
 
 def test_export_of_one_device(cli: Cli, other: Path, tmp_path: Path) -> None:
-    cli("export", tmp_path / "copy.sqlite", "--db", other, "--device", "H100")
+    cli("export", "--winners-only", tmp_path / "copy.sqlite", "--db", other, "--device", "H100")
     assert {one.device for one in artifact.read(tmp_path / "copy.sqlite")} == {H100}
 
 
 def test_export_of_nothing(cli: Cli, tmp_path: Path) -> None:
-    assert "no winners" in cli("export", tmp_path / "winners.sqlite", code=2).stderr
+    assert "no winners" in cli("export", "--winners-only", tmp_path / "winners.sqlite", code=2).stderr
     assert not (tmp_path / "winners.sqlite").exists()
 
 
 def test_export_replaces_its_own(cli: Cli, other: Path, tmp_path: Path) -> None:
     for device in ("H100", "a CPU"):
-        cli("export", tmp_path / "copy.sqlite", "--db", other, "--device", device)
+        cli("export", "--winners-only", tmp_path / "copy.sqlite", "--db", other, "--device", device)
     assert {one.device for one in artifact.read(tmp_path / "copy.sqlite")} == {CPU}
 
 
@@ -105,9 +105,10 @@ def test_export_replaces_its_own(cli: Cli, other: Path, tmp_path: Path) -> None:
 )
 def test_export_replaces_nothing_else(cli: Cli, other: Path, tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
-    told = cli("export", tmp_path / "copy.sqlite", "--db", other, code=2).stderr
+    told = cli("export", "--winners-only", tmp_path / "copy.sqlite", "--db", other, code=2).stderr
     assert told == (
-        f"error: {tmp_path / name} is no file that autotopk wrote, and is left alone: choose another name\n"
+        f"error: {tmp_path / name} is no file that autotopk wrote, and is left alone: choose another name, "
+        "or export with --force\n"
     )
     assert (tmp_path / name).read_bytes() == content
     assert {*tmp_path.glob("copy*")} == {tmp_path / name}
@@ -115,13 +116,15 @@ def test_export_replaces_nothing_else(cli: Cli, other: Path, tmp_path: Path, nam
 
 def test_export_does_not_replace_the_measurements(cli: Cli, other: Path) -> None:
     before = other.read_bytes()
-    assert str(other) in cli("export", other, "--db", other, code=2).stderr
+    assert str(other) in cli("export", "--winners-only", other, "--db", other, code=2).stderr
     assert other.read_bytes() == before
 
 
 def test_export_over_a_fifo(cli: Cli, other: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "copy.sqlite")
-    assert "choose another name" in cli("export", tmp_path / "copy.sqlite", "--db", other, code=2).stderr
+    assert (
+        "choose another name" in cli("export", "--winners-only", tmp_path / "copy.sqlite", "--db", other, code=2).stderr
+    )
 
 
 def test_damaged_winners_of_the_user_are_replaced(cli: Cli, other: Path) -> None:
@@ -160,7 +163,10 @@ def test_markup_in_names_is_no_markup(cli: Cli, tmp_path: Path) -> None:
     assert device.fingerprint in told
     assert f"m={MARKED}" in told.split()
     assert "[red]marked" in told
-    assert f"  {tmp_path}/[red]copy.json\n" in cli("export", tmp_path / "[red]copy.sqlite", "--db", path).stdout
+    assert (
+        f"  {tmp_path}/[red]copy.json\n"
+        in cli("export", "--winners-only", tmp_path / "[red]copy.sqlite", "--db", path).stdout
+    )
     with Store.open(tmp_path / "marked.sqlite") as store:
         bad = [measurement(device=device), measurement("bad", None, device=device, error=f"{MARKED}\x1b[2J" * 200)]
         store.record(store.begin_run(device, ATEN, {}), bad)

@@ -32,10 +32,22 @@ def test_misses(cli: Cli, tmp_path: Path) -> None:
     assert (row["problem"]["rows"], row["problem"]["cols"], row["problem"]["k"]) == (4, 256, 8)
 
 
+@pytest.mark.parametrize("options", [(), ("--winners-only",)])
+def test_what_is_deployed(cli: Cli, tuned_cache: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
+    """A bundle and a winners file name the problems that they have winners for."""
+    file = tmp_path / "winners.sqlite"
+    cli("export", file, *options)
+    rows = json.loads(cli("warmup", file, "--device", "cpu", "--json").stdout)["problems"]
+    assert [(row["problem"]["cols"], row["problem"]["sorted"], row["step"]) for row in rows] == [
+        (256, True, "exact"),
+        (256, False, "exact"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["4x256"], "shape '4x256' is not ROWSxCOLSxK or ROWSxCOLSxK:DTYPE"),
+        (["4x256"], "'4x256' is no file and not ROWSxCOLSxK[:DTYPE]"),
         (["4x256x8:float33"], "dtype 'float33' is not one of"),
         (["4x256x257"], "1 <= k <= cols, got 4x256, k=257"),
         (["--tag", "nonsense"], "--tag 'nonsense' is not one of"),

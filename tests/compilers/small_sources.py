@@ -2,12 +2,14 @@
 
 import json
 import time
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from autotopk import kernel
+from autotopk import kernel, packs
 from autotopk.kernel import Kernel, KernelSource, Parameter
+from autotopk.packs import file
 
 KERNEL = Kernel(
     cubin=b"\x7fELF\n\x00\xff",
@@ -45,6 +47,35 @@ class CountingSource(KernelSource):
     @property
     def compilations(self) -> int:
         return len(self.log.read_text()) if self.log.exists() else 0
+
+
+@dataclass(frozen=True)
+class TravellingSource(CountingSource):
+    """One whose compiled kernels may travel: `device` stands for the bytes of its device files."""
+
+    device: str = field(default="1", repr=False)
+
+    def cache_key(self) -> str:
+        return f"compiler|{self.recipe()}"
+
+    def device_code(self) -> tuple[str, str]:
+        return "small device files", self.device
+
+
+def pack(folder: Path, sources: Collection[KernelSource], arch: int = 90, *checked: int) -> Path:
+    """Write a pack of what sources compile to, and that all of it was right on GPUs of these compute capabilities."""
+    contents = {}
+    for source in sources:
+        compiled, name = source.compile(arch), packs.name_of(source, arch)
+        contents[name] = (compiled.to_bytes(name), compiled.code)
+    file.write(packs.pack_path(folder, arch), contents)
+    made = packs.Made(dict(source.device_code() for source in sources))
+    (folder / packs.SOURCES).write_text(json.dumps({arch: asdict(made)}))
+    check = json.dumps(asdict(packs.Check("a GPU", tuple(contents), {})))
+    for capability in checked:
+        packs.Packs(folder).check_paths(capability)[0].write_text(check)
+    packs.reload()
+    return folder
 
 
 def header(of: Kernel) -> dict[str, Any]:

@@ -23,6 +23,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     planted.mkdir()
     for name in ("__init__.py", "kernel.cu", "header.cuh"):
         (planted / name).touch()
+    for name in ("planted.pack", "planted.check", "planted.json"):
+        (folder / "autotopk" / "packs" / name).touch()
     return folder
 
 
@@ -52,7 +54,9 @@ def test_holds_one_package_with_its_data(wheel: Path, source: Path) -> None:
     names = ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"autotopk"}
     shipped = {f"autotopk/{path.relative_to(source)}" for path in (source / "tuning_db" / "shipped").glob("winners.*")}
-    assert {"autotopk/py.typed", *shipped} <= {*names}
+    packs = {f"autotopk/packs/{path.name}" for path in (source / "autotopk" / "packs").iterdir() if path.is_file()}
+    assert {f"autotopk/packs/planted.{suffix}" for suffix in ("pack", "check", "json")} <= packs
+    assert {"autotopk/py.typed", *shipped, *packs} <= {*names}
     assert not [name for name in names if name.endswith(".c")]
 
 

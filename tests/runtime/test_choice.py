@@ -11,6 +11,7 @@ import autotopk
 from autotopk import registry, settings
 from autotopk.candidate import Candidate
 from autotopk.compilers import nvcc
+from autotopk.compilers.tilelang import TileLangSource
 from autotopk.device import H100, cpu_device
 from autotopk.files import write_atomically
 from autotopk.identity import NOTHING, Identity
@@ -21,6 +22,7 @@ from autotopk.runtime.state import default
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Winner
 from autotopk.workloads import tagged
+from tests.compilers.small_sources import KERNEL, pack
 from tests.runtime.conftest import Planted
 from tests.runtime.same import check, unwarned
 from tests.runtime.winners import CHUNKED, FIRST_CALLS, SORT, environment, python, winner
@@ -131,6 +133,21 @@ def test_kernels_that_are_kept_are_chosen_without_a_compiler(monkeypatch: pytest
         write_atomically(source.cache_path(H100.arch), b"kept")
     choice = dispatch.choose(problem, H100)
     assert (choice.step, choice.strategy.name, choice.rejected) == ("exact", "block_radix", ())
+
+
+def test_kernels_that_are_shipped_are_chosen_without_a_compiler(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AUTOTOPK_STRATEGY", "block_radix")
+    monkeypatch.setattr(nvcc, "reasons_missing", lambda: ["no nvcc"])
+    problem, strategy = Problem.contiguous(64, 8192, 256), registry.get("block_radix")
+    assert dispatch.choose(problem, H100).strategy.name == "torch_fallback"
+    monkeypatch.setattr(TileLangSource, "compile", lambda self, arch: KERNEL)
+    sources = strategy.program(strategy.heuristic(problem, H100), problem, H100).sources
+    monkeypatch.setenv("AUTOTOPK_PACKS", str(pack(tmp_path / "packs", sources, 90, 90)))
+    assert dispatch.choose(problem, H100).strategy is strategy
+    assert autotopk.explain_problem(problem, H100).origins == ("pack",)
+    assert "\n  kernels: shipped compiled" in str(autotopk.explain_problem(problem, H100))
 
 
 def test_nearest_winner_wins(user_winners: Path) -> None:

@@ -72,6 +72,7 @@ def winner(**changes: Any) -> Winner:
         runner_up=Candidate("torch_fallback", '{"chunk":0,"method":"topk"}'),
         gap=3.0,
         adversarial_slowdown=1.25,
+        margin=0.02,
     )
     return replace(one, **changes)
 
@@ -112,6 +113,7 @@ winners = st.builds(
     runner_up=st.none() | candidates,
     gap=st.none() | numbers,
     adversarial_slowdown=st.none() | times,
+    margin=st.none() | numbers,
 )
 
 

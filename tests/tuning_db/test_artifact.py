@@ -199,8 +199,23 @@ def test_unreadable_file_is_refused(public: Path) -> None:
 
 def test_newer_format_says_so(published: Path) -> None:
     edit(published, f"PRAGMA user_version = {artifact.FORMAT + 1}")
-    with pytest.raises(ArtifactError, match=r"has format 3; this autotopk reads up to 2"):
+    with pytest.raises(ArtifactError, match=r"has format 4; this autotopk reads up to 3"):
         artifact.read(published)
+
+
+def test_format_2_knows_no_margins(published: Path) -> None:
+    columns = ", ".join(name for name in artifact.COLUMNS if name != "margin")
+    edit(
+        published,
+        "ALTER TABLE winner RENAME TO newer",
+        artifact.TABLES_2["winner"],
+        f"INSERT INTO winner SELECT {columns} FROM newer",
+        "DROP TABLE newer",
+        "PRAGMA user_version = 2",
+    )
+    expected = [replace(one, margin=None) for one in MANY]
+    assert expected != MANY
+    assert sorted(artifact.read(published), key=repr) == sorted(expected, key=repr)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from autotopk.errors import ArtifactError
+from autotopk.files import exclusive
 from autotopk.tuning_db import artifact
 from tests.tuning_db.examples import LATER, MANY, checksums_hold, unprivileged
 
@@ -39,7 +40,7 @@ def test_no_lock_stops_a_reader(published: Path) -> None:
 
 def test_publishers_of_one_folder_take_turns(published: Path) -> None:
     with ThreadPoolExecutor() as pool:
-        with artifact._exclusive(published.parent):
+        with exclusive(published.parent):
             other = pool.submit(artifact.publish, LATER, published)
             with pytest.raises(TimeoutError):
                 other.result(timeout=0.5)

@@ -44,6 +44,7 @@ def test_lowest_ratio_wins_and_names_the_runner_up() -> None:
         runner_up=Candidate("a", WARPS_4),
         gap=0.5,
         adversarial_slowdown=1.5,
+        margin=0.01,
     )
 
 

@@ -1,0 +1,115 @@
+"""The commands around what is deployed: export, verify, diff."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotopk.cli import arguments
+from autotopk.cli.options import AsJson, Database, OfDevice, print_json
+from autotopk.cli.wording import counted
+
+app = typer.Typer(rich_markup_mode=None)
+
+Served = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle, or a winners file.")]
+
+
+@app.command()
+def export(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="To write: winners.bundle.")],
+    db: Database = None,
+    device: OfDevice = None,
+    arch: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LIST", help="Kernels for these: 80,90 for 8.0 and 9.0; by default the winners' own."),
+    ] = None,
+    partial: Annotated[bool, typer.Option("--partial", help="Leave out kernels that cannot be compiled here.")] = False,
+    sign: Annotated[Path | None, typer.Option(metavar="KEY.pem", help="Sign it with this Ed25519 private key.")] = None,
+    winners_only: Annotated[
+        bool, typer.Option("--winners-only", help="No kernels: a winners file, its JSON twin and checksums.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that autotopk did not write.")] = False,
+) -> None:
+    """Write winners and their kernels as one file to deploy.
+
+    A bundle: the winners, the compiled kernels that they name, and a manifest of digests and versions. Missing kernels
+    are compiled. AUTOTOPK_DB=FILE serves it; a machine without compilers needs nothing else.
+    """
+    from autotopk.cli import transfer
+    from autotopk.cli.bundles import write_bundle
+
+    if winners_only and (arch or partial or sign):
+        raise arguments.SelectionError("--winners-only goes with none of --arch, --partial and --sign")
+    archs = arguments.architectures("--arch", arch or ())
+    winners, source = transfer.winners(db, device)
+    if winners_only:
+        files = transfer.export(winners, path, force=force)
+        typer.echo(f"{counted(len(winners), 'winner')} from {source}:")
+    else:
+        written = write_bundle(winners, path, archs, key=sign, partial=partial, force=force)
+        files = [path]
+        for missing in written.missing:
+            typer.secho(f"left out: {missing}", fg="yellow", err=True)
+        told = f"{counted(len(winners), 'winner')} and {counted(written.kernels, 'kernel')}"
+        typer.echo(f"{told}, {'signed' if sign else 'unsigned'}, from {source}:")
+    for file in files:
+        typer.echo(f"  {file}")
+    typer.echo(f"deploy: copy {path.name} and set AUTOTOPK_DB={path.absolute()}")
+
+
+@app.command()
+def verify(
+    path: Served,
+    here: Annotated[
+        bool, typer.Option("--device", help="Also load every kernel on this machine's GPU; without one, on its CPU.")
+    ] = False,
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="PUB.pem", help="The key that must have signed it; by default AUTOTOPK_DB_KEY."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether every winner of a file would be served.
+
+    Whether it resolves to a strategy and a valid configuration, whether its kernels load, fit this GPU, and are those
+    that were measured. Exit code 0 where all is good, 1 where something is not served as it was measured, 2 where the
+    file is unreadable, damaged, or not signed as asked.
+    """
+    from autotopk.cli.tables import console, verified_table
+    from autotopk.cli.verify import verify_file
+
+    found = verify_file(path, key, arguments.torch_device(None) if here else None)
+    if as_json:
+        print_json(found)
+    else:
+        console().print(verified_table(found))
+        for line in found.lines():
+            typer.echo(line)
+    if not found.good:
+        raise typer.Exit(1)
+
+
+@app.command()
+def diff(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="A bundle, or a winners file.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="A bundle, or a winners file.")],
+    as_json: AsJson = False,
+) -> None:
+    """Say what differs between two files of winners.
+
+    Winners that were added, removed and changed, and kernels. Exit code 0 where nothing differs, 1 where something
+    does, 2 where a file cannot be read.
+    """
+    from autotopk.cli.diff import compare_files
+    from autotopk.cli.tables import console, differences_table
+
+    found = compare_files(old, new)
+    if as_json:
+        print_json(found)
+    else:
+        if found.winners:
+            console().print(differences_table(found))
+        for line in found.lines():
+            typer.echo(line)
+    if found.any:
+        raise typer.Exit(1)

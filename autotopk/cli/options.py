@@ -1,0 +1,35 @@
+"""Options that commands of several modules take, and JSON as all of them print it."""
+
+import json
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autotopk.cli import arguments
+
+OfDevice = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DEVICE",
+        autocompletion=arguments.completes(arguments.known_devices),
+        help="cpu, cuda, or a part of a stored device: H100.",
+    ),
+]
+Database = Annotated[
+    Path | None, typer.Option("--db", help="Tuning database, with its winners beside it; by default the user's.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def print_json(value: Any) -> None:
+    """Print records, lists and plain values."""
+    typer.echo(json.dumps(value, indent=2, default=plain))
+
+
+def plain(value: Any) -> Any:
+    """What JSON has no form of: records as objects, sets as sorted lists, paths as texts."""
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return sorted(value) if isinstance(value, frozenset) else str(value)

@@ -1,0 +1,123 @@
+"""Try shipped kernels on a kind of GPU that is new to them: those that answer rightly are used from then on."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing, suppress
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any
+
+from autotopk import packs
+from autotopk.device import Device, cuda_device
+from autotopk.errors import MeasurementError
+
+CASE_S = 60.0
+"""Longest case; most take some milliseconds. The first one starts the process."""
+
+BUDGET_S = 600.0
+"""Longest check; what was not reached by then is not used."""
+
+COMMAND = (sys.executable, "-m", "autotopk.runtime.check_cases")
+
+OnProgress = Callable[[int, int, str], None]
+"""Is told how many cases are done, of how many, and what is next."""
+
+
+def is_needed(device: Device) -> bool:
+    """Whether kernels are shipped for a device that nobody has checked on one of its compute capability."""
+    shipped = packs.here()
+    if shipped is None or device.type != "cuda" or shipped.pack(device.arch) is None:
+        return False
+    return shipped.check(device.arch) is None
+
+
+def ensure(index: int, on_progress: OnProgress = lambda done, total, what: None) -> packs.Check | None:
+    """Check the kernels for a CUDA device where that is needed; None where it is not."""
+    return run(index, on_progress) if is_needed(cuda_device(index)) else None
+
+
+def run(index: int, on_progress: OnProgress = lambda done, total, what: None) -> packs.Check | None:
+    """Check the kernels for a CUDA device, and go by what was found out from now on; None where none are shipped.
+
+    Raises MeasurementError where nothing can be found out.
+    """
+    shipped, device = packs.here(), cuda_device(index)
+    if shipped is None or shipped.pack(device.arch) is None:
+        return None
+    found = _Found()
+    until = time.monotonic() + BUDGET_S
+    while not found.finished and time.monotonic() < until:
+        before = found.done
+        with closing(_told({"index": index, "skip": sorted(found.passed | {*found.failed})}, until)) as told:
+            for one in told:
+                found.take(one, on_progress)
+        if found.begun is not None and time.monotonic() < until:
+            found.take({**found.begun, "status": "failed", "why": f"it ended its process, or took {CASE_S:g} s"})
+        if not found.finished and found.done == before:
+            raise MeasurementError(f"kernels cannot be checked here: {' '.join(COMMAND)} does not run")
+    check = packs.Check(device.fingerprint, tuple(sorted(found.passed - {*found.failed})), found.failed)
+    shipped.keep_check(device.arch, check)
+    return check
+
+
+class _Found:
+    """What was told so far."""
+
+    def __init__(self) -> None:
+        self.passed: set[str] = set()
+        self.failed: dict[str, str] = {}
+        self.done = 0
+        self.begun: dict[str, Any] | None = None
+        self.finished = False
+
+    def take(self, told: dict[str, Any], on_progress: OnProgress = lambda done, total, what: None) -> None:
+        """Note one step."""
+        self.begun, kernels = None, told.get("kernels", ())
+        match told["status"]:
+            case "begun":
+                self.begun = told
+                on_progress(self.done, self.done + told["left"], told["what"])
+            case "passed":
+                self.done += 1
+                self.passed.update(kernels)
+                for kernel in kernels:
+                    self.failed.pop(kernel, None)  # the other one of that program was wrong
+            case "failed":
+                self.done += 1
+                suspects = [kernel for kernel in kernels if kernel not in self.passed]
+                self.failed |= dict.fromkeys(suspects or kernels, f"{told['what']}: {told['why']}")
+            case "finished":
+                self.finished = True
+
+
+def _told(request: dict[str, Any], until: float) -> Generator[dict[str, Any], None, None]:
+    """What a process that checks tells, until it ends, or is ended because it takes too long."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.Popen(
+        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    )
+    lines: SimpleQueue[str] = SimpleQueue()
+    assert process.stdin is not None
+    try:
+        Thread(target=_read, args=(process, lines), daemon=True).start()
+        with suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.close()
+        while line := lines.get(timeout=max(0.0, min(CASE_S, until - time.monotonic()))):
+            yield json.loads(line)
+    except Empty:
+        pass
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _read(process: "subprocess.Popen[str]", lines: "SimpleQueue[str]") -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.put(line)
+    lines.put("")
