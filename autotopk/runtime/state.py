@@ -4,6 +4,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from autotopk import packs
 from autotopk.candidate import Candidate
 from autotopk.device import Device
 from autotopk.errors import warn
@@ -78,6 +79,7 @@ class Runtime:
         with self._reading:
             self._winners = None
             self.cpu_is_torchs = False
+        packs.reload()
         for plans in self._plans.values():
             plans.clear()
         self._blocked.clear()
