@@ -126,7 +126,6 @@ def make(archs: Sequence[int], folder: Path, jobs: int, console: Console) -> lis
         told = {**old.made, **{arch: one for arch, one in made.items() if packs.pack_path(folder, arch).exists()}}
         text = json.dumps({str(arch): asdict(told[arch]) for arch in sorted(told)}, indent=1, sort_keys=True)
         write_atomically(folder / packs.SOURCES, text.encode() + b"\n")
-        _drop_old_checks(folder)
     console.print(_table(wanted, done, folder))
     return [f"{one.family} for sm_{one.arch}: {done[one].error}\n  {one.source}" for one in wanted if done[one].error]
 
@@ -162,14 +161,6 @@ def _kinship(rung: Rung) -> str:
 
 def _device_code(sources: Iterable[KernelSource]) -> dict[str, str]:
     return dict(sorted({source.device_code() for source in sources}))
-
-
-def _drop_old_checks(folder: Path) -> None:
-    """Of packs that are no more."""
-    digests = {pack.digest for arch in ARCHS if (pack := Packs(folder).pack(arch)) is not None}
-    for path in folder.glob("*.check"):
-        if path.stem.partition("-")[2] not in digests:
-            path.unlink()
 
 
 def _table(wanted: Sequence[Rung], done: dict[Rung, Built], folder: Path) -> Table:

@@ -143,18 +143,19 @@ def _kernels(devices: list[Device]) -> Iterator[Finding]:
         text = f"{pack.path}: {counted(len(pack.kernels), 'kernel')} for {device.name}"
         rungs = [source for strategy in registry.built_in() for source in strategy.rungs(device.arch)]
         outdated = sum(shipped.packed(source, device.arch) is None for source in rungs)
-        if check is None:
+        unused = {code: check.failed[code] for *_, code in pack.kernels.values() if check and code in check.failed}
+        if check is None or shipped.untried(device.arch):
             cure = "`autotopk doctor --check` tries them"
-            yield Finding(section, "warning", f"{text}, not used before they have been checked on such a GPU: {cure}")
+            yield Finding(section, "warning", f"{text}; unchecked ones are not used: {cure}")
         elif outdated:
             text += f"; {outdated} of other device files than those here {_is(outdated)} not used: `make kernels`"
             yield Finding(section, "warning", text)
-        elif check.failed:
-            reasons = "; ".join(dict.fromkeys(check.failed.values()))
+        elif unused:
+            reasons = "; ".join(dict.fromkeys(unused.values()))
             yield Finding(
                 section,
                 "warning",
-                f"{text}; {len(check.failed)} {_is(len(check.failed))} wrong here and not used: {reasons}",
+                f"{text}; {len(unused)} {_is(len(unused))} not used here: {reasons}",
             )
         else:
             yield Finding(section, "ok", f"{text}, checked on {check.device}")

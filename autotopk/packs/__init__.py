@@ -1,14 +1,14 @@
 """Kernels that are shipped compiled: found by what they are made from, and used where such a GPU has checked them.
 
-A folder of packs holds `sm_90.pack` and the like, `sources.json`, and `*.check`. A kernel's name in a pack is made of
-its constants alone; `sources.json` has the digests of the device files that the packs were compiled from. So an edit
+A folder of packs holds `sm_90.pack`, `sm_90.check` and the like, and `sources.json`. A kernel's name in a pack is made
+of its constants alone; `sources.json` has the digests of the device files that the packs were compiled from. So an edit
 of a comment in a device file changes `sources.json`, and a pack changes where machine code does.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, reduce
 from pathlib import Path
 from typing import Protocol
 
@@ -48,14 +48,25 @@ class Made:
 
 @dataclass(frozen=True)
 class Check:
-    """How the kernels of a pack did on a GPU."""
+    """How kernels did on a kind of GPU."""
 
     device: str
     """Its fingerprint."""
-    passed: tuple[str, ...]
-    """Names of kernels; no other is used."""
-    failed: Mapping[str, str]
-    """Names of kernels that gave a wrong answer or none, with the reason."""
+    passed: frozenset[str] = frozenset()
+    """`Kernel.code` of those that answered rightly; no other is used."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """That of those that gave a wrong answer or none, with the reason."""
+
+    def then(self, later: "Check") -> "Check":
+        """Both, where the later one prevails."""
+        device = later.device if later.device in self.device else f"{self.device}, {later.device}"
+        failed = {code: reason for code, reason in self.failed.items() if code not in later.passed}
+        return Check(device, (self.passed - {*later.failed}) | later.passed, failed | {**later.failed})
+
+    def to_json(self) -> str:
+        """The same for the same check."""
+        told = {"device": self.device, "passed": sorted(self.passed), "failed": self.failed}
+        return json.dumps(told, indent=1, sort_keys=True) + "\n"
 
 
 def serving(arch: int) -> int | None:
@@ -92,28 +103,35 @@ class Packs:
         return self._packs[arch]
 
     def check(self, arch: int) -> Check | None:
-        """How that pack did on a GPU of the compute capability, here or where it was made; None where nobody tried."""
+        """How kernels did on GPUs of the compute capability, here or elsewhere; None where nobody tried."""
         if arch not in self._checks:
-            told = map(read_check, self.check_paths(arch))
-            self._checks[arch] = next((one for one in told if one is not None), None)
+            told = [found for path in self.check_paths(arch) if (found := read_check(path)) is not None]
+            self._checks[arch] = reduce(Check.then, told) if told else None
         return self._checks[arch]
 
-    def check_paths(self, arch: int) -> tuple[Path, ...]:
-        """Where it is told that the pack was checked: what came with it, then what was found out here."""
-        if (pack := self.pack(arch)) is None:
-            return ()
-        name = f"sm_{arch}-{pack.digest}.check"
+    def check_paths(self, arch: int) -> tuple[Path, Path]:
+        """Where that is told: what came with the packs, and what was found out here."""
+        name = f"sm_{arch}.check"
         return self.folder / name, settings.cache_dir() / "checks" / name
 
     def keep_check(self, arch: int, check: Check) -> None:
         """Go by what was found out here, and write it down; where that cannot be, a warning says so."""
-        self._checks[arch] = check
-        path = self.check_paths(arch)[-1]
+        known, path = self.check(arch), self.check_paths(arch)[1]
+        self._checks[arch] = check if known is None else known.then(check)
+        before = read_check(path)
         try:
             make_private(path.parent)
-            write_atomically(path, json.dumps(asdict(check), indent=1).encode())
+            write_atomically(path, (check if before is None else before.then(check)).to_json().encode())
         except OSError as error:
             warn(f"the next process checks shipped kernels again: {error}")
+
+    def untried(self, arch: int) -> set[str]:
+        """Names of the kernels that would serve such a GPU, and nobody has checked there."""
+        if (pack := self.pack(arch)) is None:
+            return set()
+        check = self.check(arch)
+        tried = set() if check is None else check.passed | {*check.failed}
+        return {name for name, (*_, code) in pack.kernels.items() if code not in tried}
 
     def find(self, source: Source, arch: int) -> Stored | None:
         """The kernel of a source, if it is packed as the source is today, and was right on such a GPU.
@@ -124,7 +142,7 @@ class Packs:
         if found is None or self.unchecked:
             return found
         check = self.check(arch)
-        return None if check is None or found.name not in check.passed else found
+        return None if check is None or found.code not in check.passed else found
 
     def packed(self, source: Source, arch: int) -> Stored | None:
         """The same, whether it was checked or not."""
@@ -186,6 +204,6 @@ def read_check(path: Path) -> Check | None:
     """None where there is none, or none that can be read: then a new one is made."""
     try:
         content = json.loads(read_regular(path, _MAX_BYTES))
-        return Check(str(content["device"]), tuple(content["passed"]), dict(content["failed"]))
+        return Check(str(content["device"]), frozenset(content["passed"]), dict(content["failed"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None

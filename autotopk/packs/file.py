@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -18,7 +17,6 @@ from typing import NamedTuple
 
 from autotopk.errors import DamagedKernelError
 from autotopk.files import write_atomically
-from autotopk.identity import DIGITS
 
 MAGIC = "autotopk pack 1"
 
@@ -46,8 +44,6 @@ class Pack:
     """An open pack: its index."""
 
     path: Path
-    digest: str
-    """32 hexadecimal digits over the index, and so over the code of every kernel."""
     groups: Sequence[tuple[int, int]]
     """(offset in the file, length) of each."""
     kernels: Mapping[str, tuple[int, int, int, str]]
@@ -80,7 +76,7 @@ def read(path: Path) -> Pack:
     *offsets, end = accumulate(content["groups"], initial=start)
     if size != end:
         raise DamagedKernelError(f"{path} is cut off")
-    return Pack(path, digest[:DIGITS], [*zip(offsets, content["groups"], strict=True)], content["kernels"])
+    return Pack(path, [*zip(offsets, content["groups"], strict=True)], content["kernels"])
 
 
 def write(path: Path, kernels: Mapping[str, tuple[bytes, str]]) -> None:
@@ -88,6 +84,8 @@ def write(path: Path, kernels: Mapping[str, tuple[bytes, str]]) -> None:
 
     Those that are alike should follow each other. All cores compress.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     names = list(kernels)
     groups = [names[at : at + KIN] for at in range(0, len(names), KIN)]
     index: dict[str, tuple[int, int, int, str]] = {}

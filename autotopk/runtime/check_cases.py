@@ -173,15 +173,17 @@ def _layout(kind: int, rows: int, cols: int, itemsize: int) -> MemoryLayout:
     return MemoryLayout(row_stride, vector=vector_width(address, row_stride, cols, itemsize), aligned=kind != 1)
 
 
-def serve(skip: Collection[str], index: int, tell: Callable[[Mapping[str, Any]], None]) -> None:
-    """Check all kernels of the pack that serves a device, but those to be skipped, telling each step and the end."""
+def serve(names: Collection[str], index: int, tell: Callable[[Mapping[str, Any]], None]) -> None:
+    """Check kernels of these names in the pack that serves a device, telling each step and the end."""
     device, place = cuda_device(index), torch.device("cuda", index)
     shipped, served = packs.here(), packs.serving(device.arch)
     pack = None if shipped is None else shipped.pack(device.arch)
     if shipped is None or pack is None or served is None:
         return
     shipped.unchecked = True
-    todo = [case for case in cases(device, pack.kernels, served) if not {*skip}.issuperset(case.kernels)]
+    found = cases(device, pack.kernels, served)
+    tell({"status": "unasked", "kernels": sorted({*names}.difference(*(case.kernels for case in found)))})
+    todo = [case for case in found if {*names}.intersection(case.kernels)]
     torch.cuda.set_device(place)
     for at, case in enumerate(todo):
         told = {"kernels": case.kernels, "left": len(todo) - at, "what": f"{case.strategy.name} {case.problem}"}
@@ -199,9 +201,9 @@ def serve(skip: Collection[str], index: int, tell: Callable[[Mapping[str, Any]],
 
 
 def main() -> None:
-    """The process: a line of JSON says what to skip, lines of JSON say what happens."""
+    """The process: a line of JSON says what to check, lines of JSON say what happens."""
     request = json.loads(sys.stdin.readline())
-    serve(request["skip"], request["index"], lambda told: print(json.dumps(told), flush=True))  # noqa: T201
+    serve(request["names"], request["index"], lambda told: print(json.dumps(told), flush=True))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -30,36 +30,46 @@ OnProgress = Callable[[int, int, str], None]
 def is_needed(device: Device) -> bool:
     """Whether kernels are shipped for a device that nobody has checked on one of its compute capability."""
     shipped = packs.here()
-    if shipped is None or device.type != "cuda" or shipped.pack(device.arch) is None:
-        return False
-    return shipped.check(device.arch) is None
+    return shipped is not None and device.type == "cuda" and bool(shipped.untried(device.arch))
 
 
 def ensure(index: int, on_progress: OnProgress = lambda done, total, what: None) -> packs.Check | None:
-    """Check the kernels for a CUDA device where that is needed; None where it is not."""
-    return run(index, on_progress) if is_needed(cuda_device(index)) else None
+    """Check those kernels for a CUDA device that nobody has checked; None where there are none. Raises as `run`."""
+    shipped, device = packs.here(), cuda_device(index)
+    if shipped is None or not is_needed(device):
+        return None
+    return _run(shipped, device, index, shipped.untried(device.arch), on_progress)
 
 
 def run(index: int, on_progress: OnProgress = lambda done, total, what: None) -> packs.Check | None:
-    """Check the kernels for a CUDA device, and go by what was found out from now on; None where none are shipped.
+    """Check all kernels for a CUDA device; None where none are shipped.
 
-    Raises MeasurementError where nothing can be found out.
+    What is found out counts from now on. Raises MeasurementError where nothing can be found out.
     """
     shipped, device = packs.here(), cuda_device(index)
-    if shipped is None or shipped.pack(device.arch) is None:
+    pack = None if shipped is None else shipped.pack(device.arch)
+    if shipped is None or pack is None:
         return None
+    return _run(shipped, device, index, {*pack.kernels}, on_progress)
+
+
+def _run(shipped: packs.Packs, device: Device, index: int, names: set[str], on_progress: OnProgress) -> packs.Check:
     found = _Found()
     until = time.monotonic() + BUDGET_S
     while not found.finished and time.monotonic() < until:
         before = found.done
-        with closing(_told({"index": index, "skip": sorted(found.passed | {*found.failed})}, until)) as told:
+        todo = sorted(names - found.passed - {*found.failed})
+        with closing(_told({"index": index, "names": todo}, until)) as told:
             for one in told:
                 found.take(one, on_progress)
         if found.begun is not None and time.monotonic() < until:
             found.take({**found.begun, "status": "failed", "why": f"it ended its process, or took {CASE_S:g} s"})
         if not found.finished and found.done == before:
             raise MeasurementError(f"kernels cannot be checked here: {' '.join(COMMAND)} does not run")
-    check = packs.Check(device.fingerprint, tuple(sorted(found.passed - {*found.failed})), found.failed)
+    pack = shipped.pack(device.arch)
+    codes = {} if pack is None else {name: code for name, (*_, code) in pack.kernels.items()}
+    failed = {codes[name]: reason for name, reason in found.failed.items()}
+    check = packs.Check(device.fingerprint, frozenset(codes[name] for name in found.passed) - {*failed}, failed)
     shipped.keep_check(device.arch, check)
     return check
 
@@ -90,6 +100,8 @@ class _Found:
                 self.done += 1
                 suspects = [kernel for kernel in kernels if kernel not in self.passed]
                 self.failed |= dict.fromkeys(suspects or kernels, f"{told['what']}: {told['why']}")
+            case "unasked":
+                self.failed |= dict.fromkeys(kernels, "no problem was found that it serves on such a GPU")
             case "finished":
                 self.finished = True
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from autotopk import kernel
+from autotopk import kernel, packs
 from autotopk.candidate import Candidate
 from autotopk.device import Device
 from autotopk.errors import warn
@@ -87,6 +87,7 @@ class Runtime:
             self._winners = None
             self.cpu_is_torchs = False
             kernel.deploy(None)
+        packs.reload()
         self.builds.reset()
         self.forget_plans()
         self._blocked.clear()

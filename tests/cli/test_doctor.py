@@ -16,7 +16,7 @@ from autotopk.device import H100, cpu_device
 from autotopk.runtime import self_check
 from autotopk.tuning_db import artifact
 from tests.cli.conftest import Cli
-from tests.compilers.small_sources import TravellingSource, pack
+from tests.compilers.small_sources import KERNEL, TravellingSource, pack
 from tests.packaging.test_kernels_script import Laddered
 from tests.tuning_db.examples import winner
 
@@ -141,7 +141,9 @@ def told_of_kernels(cli: Cli) -> tuple[str, str]:
 def test_kernels_that_nobody_has_checked(cli: Cli, source: TravellingSource, tmp_path: Path) -> None:
     level, text = told_of_kernels(cli)
     assert level == "warning"
-    assert text.startswith(f"{tmp_path / 'packs' / 'sm_90.pack'}: 1 kernel for {H100.name}, not used before")
+    assert text.startswith(
+        f"{tmp_path / 'packs' / 'sm_90.pack'}: 1 kernel for {H100.name}; unchecked ones are not used: "
+    )
     assert text.endswith("`autotopk doctor --check` tries them")
 
 
@@ -149,7 +151,8 @@ def test_kernels_that_nobody_has_checked(cli: Cli, source: TravellingSource, tmp
     ("failed", "level", "end"),
     [
         ({}, "ok", f"checked on {H100.fingerprint}"),
-        ({"name": "4x9 is wrong"}, "warning", "; 1 is wrong here and not used: 4x9 is wrong"),
+        ({KERNEL.code: "4x9 is wrong"}, "warning", "; 1 is not used here: 4x9 is wrong"),
+        ({"of another pack": "4x9 is wrong"}, "ok", f"checked on {H100.fingerprint}"),
     ],
 )
 def test_kernels_that_were_checked(
@@ -157,7 +160,7 @@ def test_kernels_that_were_checked(
 ) -> None:
     shipped = packs.here()
     assert shipped is not None
-    shipped.keep_check(90, packs.Check(H100.fingerprint, (packs.name_of(source, 90),), failed))
+    shipped.keep_check(90, packs.Check(H100.fingerprint, frozenset({KERNEL.code}) - {*failed}, failed))
     found, text = told_of_kernels(cli)
     assert (found, text[-len(end) :]) == (level, end)
 
@@ -165,7 +168,7 @@ def test_kernels_that_were_checked(
 def test_kernels_of_edited_files(cli: Cli, source: TravellingSource, monkeypatch: pytest.MonkeyPatch) -> None:
     shipped = packs.here()
     assert shipped is not None
-    shipped.keep_check(90, packs.Check(H100.fingerprint, (), {}))
+    shipped.keep_check(90, packs.Check(H100.fingerprint, frozenset({KERNEL.code})))
     monkeypatch.setattr(registry, "built_in", lambda: [Laddered(replace(source, device="edited"))])
     level, text = told_of_kernels(cli)
     assert level == "warning"

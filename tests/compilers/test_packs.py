@@ -90,19 +90,25 @@ def test_a_gpu_uses_what_was_checked_on_its_kind(folder: Path, source: Travellin
 
 def test_nothing_is_used_before_it_was_checked(folder: Path, source: TravellingSource) -> None:
     """Neither is what failed, afterwards; a process that begins later knows."""
-    other = replace(source, code="b")
+    other, edited = replace(source, code="b"), replace(source, code="c")
     pack(folder, [source, other])
     assert not source.is_cached(90)
-    found = packs.here()
-    assert found is not None
-    passed, failed = (packs.name_of(one, 90) for one in (source, other))
-    found.keep_check(90, Check("a GPU", (passed,), {failed: "wrong"}))
+    packs_here().keep_check(90, Check("a GPU", frozenset({source.compile(90).code}), {other.compile(90).code: "wrong"}))
     for _ in range(2):
         assert source.is_cached(90)
         assert not other.is_cached(90)
+        assert packs_here().untried(90) == set()
         packs.reload()
-    pack(folder, [source])  # other machine code: nobody has tried it
-    assert not source.is_cached(90)
+    pack(folder, [source, edited])  # what was checked stays so
+    assert source.is_cached(90)
+    assert not edited.is_cached(90)
+    assert packs_here().untried(90) == {packs.name_of(edited, 90)}
+
+
+def packs_here() -> Packs:
+    found = packs.here()
+    assert found is not None
+    return found
 
 
 def test_a_check_that_cannot_be_written_counts_in_its_process(
@@ -110,11 +116,28 @@ def test_a_check_that_cannot_be_written_counts_in_its_process(
 ) -> None:
     pack(folder, [source])
     cache_dir.write_text("no folder")
-    found = packs.here()
-    assert found is not None
     with pytest.warns(AutotopkWarning, match="the next process checks shipped kernels again"):
-        found.keep_check(90, Check("a GPU", (packs.name_of(source, 90),), {}))
+        packs_here().keep_check(90, Check("a GPU", frozenset({source.compile(90).code})))
     assert source.is_cached(90)
+
+
+def test_later_checks_prevail() -> None:
+    first = Check("one", frozenset("ab"), {"c": "wrong", "d": "wrong"})
+    assert first.then(Check("two", frozenset("c"), {"a": "slow"})) == Check(
+        "one, two", frozenset("bc"), {"d": "wrong", "a": "slow"}
+    )
+    assert first.then(Check("one")) == first
+
+
+def test_what_was_found_out_here_counts_beside_what_came_along(folder: Path, source: TravellingSource) -> None:
+    other = replace(source, code="b")
+    pack(folder, [source, other], 90, 90)
+    packs_here().keep_check(90, Check("mine", failed={other.compile(90).code: "wrong"}))
+    for _ in range(2):
+        assert (source.is_cached(90), other.is_cached(90)) == (True, False)
+        packs.reload()
+    packs_here().keep_check(90, Check("mine", frozenset({other.compile(90).code})))
+    assert other.is_cached(90)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"device": "x", "passed": 1, "failed": {}}', b"\xff"])
@@ -241,7 +264,7 @@ def test_packed_kernels_are_known_without_compilers(
     name, compiled = packs.name_of(source, 90), replace(KERNEL, symbol="add")
     file.write(packs.pack_path(folder, 90), {name: (compiled.to_bytes(name), compiled.code)})
     (folder / packs.SOURCES).write_text(json.dumps({90: {"device_code": dict([source.device_code()])}}))
-    Packs(folder).check_paths(90)[0].write_text(json.dumps({"device": "", "passed": [name], "failed": {}}))
+    Packs(folder).check_paths(90)[0].write_text(Check("", frozenset({compiled.code})).to_json())
     if absent:
         for module in (kernel, tilelang, triton):
             monkeypatch.setattr(module, "distribution_version", lambda name: "absent")

@@ -122,14 +122,3 @@ def test_debug_sections_are_left_out(folder: Path, monkeypatch: pytest.MonkeyPat
     content = stored.read()
     assert b"lines" not in content
     assert struct.pack("<4s", b"code") in content
-
-
-def test_checks_of_other_packs_go(folder: Path, monkeypatch: pytest.MonkeyPatch, source: TravellingSource) -> None:
-    built(folder, monkeypatch, source)
-    kept = Packs(folder).check_paths(90)[0]
-    kept.write_text("{}")
-    (folder / f"sm_90-{'0' * 32}.check").write_text("{}")
-    built(folder, monkeypatch, source)
-    assert [*folder.glob("*.check")] == [kept]
-    built(folder, monkeypatch, replace(source, code="b"))
-    assert [*folder.glob("*.check")] == []

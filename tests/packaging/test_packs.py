@@ -49,10 +49,9 @@ def test_packs_hold_machine_code_alone() -> None:
             assert kernel.code == stored.code
 
 
-def test_checks_are_of_the_packs() -> None:
-    shipped = Packs(FOLDER)
-    told = {path for arch in (*ARCHS, 86, 89, 103, 121) for path in shipped.check_paths(arch)[:1]}
-    assert {*FOLDER.glob("*.check")} <= told
+def test_checks_are_readable() -> None:
     for path in FOLDER.glob("*.check"):
-        assert (check := packs.read_check(path)) is not None
-        assert not check.failed
+        check = packs.read_check(path)
+        assert check is not None
+        assert path.stem.removeprefix("sm_").isdigit()
+        assert check.to_json() == path.read_text()

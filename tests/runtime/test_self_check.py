@@ -81,6 +81,10 @@ def name(family: Laddered, code: str) -> str:
     return packs.name_of(family.source(code), 90)
 
 
+def code(family: Laddered, code: str) -> str:
+    return family.source(code).compile(90).code
+
+
 PROBLEMS = [
     Problem.contiguous(2, 64, 5),
     Problem.contiguous(2, 65, 5),
@@ -172,8 +176,7 @@ request = json.loads(sys.stdin.readline())
 def tell(status, *codes):
     told = dict(kernels=[names[code] for code in codes], left=2, what=" ".join(codes), why="it is wrong")
     print(json.dumps(dict(told, status=status)), flush=True)
-turn = {{0: 0, 1: 1, 2: 2, 3: 2, 4: 2}}[len(request["skip"])]
-exec({scripts!r}[turn])
+exec({scripts!r}[{{4: 0, 3: 1}}.get(len(request["names"]), 2)])
 """
     monkeypatch.setattr(self_check, "COMMAND", (sys.executable, "-c", code))
 
@@ -181,6 +184,7 @@ exec({scripts!r}[turn])
 SHORT = "tell('begun', 'short'); tell('passed', 'short');"
 LONG4 = "tell('begun', 'long4', 'finish'); tell('passed', 'long4', 'finish');"
 LONG8 = "tell('begun', 'long8', 'finish'); tell('passed', 'long8', 'finish');"
+UNASKED = "tell('unasked', 'long4', 'long8', 'finish');"
 END = "tell('finished')"
 
 
@@ -211,7 +215,7 @@ def test_wrong_kernels_are_not_used(family: Laddered, monkeypatch: pytest.Monkey
     telling(monkeypatch, family, SHORT + failed + LONG8 + END)
     found = self_check.run(0)
     assert found is not None
-    assert found.failed == {name(family, "long4"): "long4 finish: it is wrong"}
+    assert found.failed == {code(family, "long4"): "long4 finish: it is wrong"}
     assert used(family) == ["short", "long8", "finish"]
 
 
@@ -219,10 +223,10 @@ def test_wrong_kernels_are_not_used(family: Laddered, monkeypatch: pytest.Monkey
 def test_what_ends_its_process_is_not_used(family: Laddered, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     monkeypatch.setattr(self_check, "CASE_S", 0.5)
     begun = "tell('begun', 'long8', 'finish');"
-    telling(monkeypatch, family, SHORT + begun + end, SHORT + begun + end, END)
+    telling(monkeypatch, family, SHORT + begun + end, "", END)
     found = self_check.run(0)
     assert found is not None
-    assert {*found.failed} == {name(family, "long8"), name(family, "finish")}
+    assert {*found.failed} == {code(family, "long8"), code(family, "finish")}
     assert used(family) == ["short"]
 
 
@@ -233,6 +237,17 @@ def test_what_was_not_reached_in_time_is_not_used(family: Laddered, monkeypatch:
     assert found is not None
     assert found.failed == {}
     assert used(family) == ["short"]
+
+
+def test_only_what_nobody_has_checked_is_asked(family: Laddered, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = packs.here()
+    assert shipped is not None
+    shipped.keep_check(90, packs.Check("a GPU", frozenset({code(family, "short")}), {code(family, "long4"): "wrong"}))
+    telling(monkeypatch, family, "", "", "assert len(request['names']) == 2;" + LONG8 + END)
+    assert self_check.ensure(0) == packs.Check(
+        H100.fingerprint, frozenset({code(family, "long8"), code(family, "finish")})
+    )
+    assert used(family) == ["short", "long8", "finish"]
 
 
 def test_a_process_that_does_not_start_decides_nothing(family: Laddered, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,12 +266,13 @@ def test_nothing_is_checked_where_nothing_is_shipped(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("works", [True, False])
 def test_tuning_begins_with_it(family: Laddered, monkeypatch: pytest.MonkeyPatch, works: bool) -> None:
     events: list[Event] = []
-    telling(monkeypatch, family, SHORT + END if works else "sys.exit(1)")
+    telling(monkeypatch, family, SHORT + UNASKED + END if works else "sys.exit(1)")
     _check_kernels(torch.device("cpu"), events.append)
     assert self_check.is_needed(H100)
     with nullcontext() if works else pytest.warns(AutotopkWarning, match="shipped kernels are not used: "):
         _check_kernels(torch.device("cuda:0"), events.append)
-    assert events == ([CheckingKernels(0, 2, "short"), KernelsChecked(1, ())] if works else [])
+    reason = "no problem was found that it serves on such a GPU"
+    assert events == ([CheckingKernels(0, 2, "short"), KernelsChecked(1, (reason,))] if works else [])
     assert self_check.is_needed(H100) is not works
 
 
