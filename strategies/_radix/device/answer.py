@@ -19,7 +19,7 @@ def answer_macros(c, convert):
 
     @T.macro
     def write_key(key, column, slot, b):
-        """Its bits follow from its key, but for NaN, of which there are many."""
+        """Its bits follow from its key, but for NaN with a sign, of which there are many."""
         if b.indices_only != 0:
             b.indices_32[b.answer_start + slot] = column
         else:

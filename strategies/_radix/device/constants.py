@@ -48,9 +48,9 @@ class Constants:
         return f"uint{self.element_bits}"
 
     @cached_property
-    def infinity(self) -> int:
-        """Bits of infinity, of floats that have one format."""
-        return {32: 0x7F800000, 64: 0x7FF0000000000000}[self.element_bits]
+    def minus_infinity(self) -> int:
+        """Its bits, of floats that have one format."""
+        return {32: 0xFF800000, 64: 0xFFF0000000000000}[self.element_bits]
 
     @cached_property
     def ones(self) -> int:
@@ -76,6 +76,11 @@ class Constants:
     def bins(self) -> int:
         """Bins of the widest digit's histogram."""
         return 1 << self.digits[0][1]
+
+    @cached_property
+    def samples(self) -> bool:
+        """Of longer rows registers hold a sample; without a list of survivors they hold nothing."""
+        return self.streams and self.capacity > 0
 
     @cached_property
     def warps(self) -> int:

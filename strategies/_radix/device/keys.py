@@ -6,17 +6,18 @@ import tilelang.language as T
 
 
 def key_macros(c):
-    """Macros over a block's state `b`: `key_of(bits, key, b)` and, for all but NaN, the other way `bits_of`."""
-    number, word = c.number, c.word
-    ones, sign = number(c.ones), number(1 << (c.element_bits - 1))
-    magnitude, sign_shift = number((1 << (c.element_bits - 1)) - 1), number(c.element_bits - 1)
+    """Macros over a block's state `b`: `key_of(bits, key, b)`, and the other way `bits_of` for all but `nan(b)`.
 
-    def infinity(b):
-        """Bits of infinity: 16 bits have two formats."""
-        return T.Cast(word, b.infinity) if c.element_bits == 16 else number(c.infinity)
+    That is the key of NaN with a sign. Any other NaN has one of its own, next to it.
+    """
+    number, word = c.number, c.word
+    ones, sign, sign_shift = number(c.ones), number(1 << (c.element_bits - 1)), number(c.element_bits - 1)
+
+    def least(b):
+        """Bits of minus infinity: 16 bits have two formats."""
+        return T.Cast(word, b.infinity) | sign if c.element_bits == 16 else number(c.minus_infinity)
 
     def nan(b):
-        """The key of NaN."""
         return b.mask[0] ^ ones
 
     @T.macro
@@ -35,7 +36,7 @@ def key_macros(c):
             ordered = T.alloc_var(word)
             # negative: all bits turned; positive: the sign's alone
             ordered = plain ^ (((number(0) - (plain >> sign_shift)) & ones) | sign)
-            if (plain & magnitude) > infinity(b):
+            if plain > least(b):
                 ordered = ones
             key[0] = ordered ^ b.mask[0]
         else:

@@ -20,23 +20,23 @@ def row_positions(c):
 
     def held_round(g, b):
         """The round that registers hold as their g-th."""
-        return g * b.gap[0] + T.min(g, b.wider[0]) if c.streams else g
+        return g * b.gap[0] + T.min(g, b.wider[0]) if c.samples else g
 
-    def streams(b):
+    def longer(b):
         """Whether the row is longer than what registers hold."""
         return b.rounds > c.groups if c.streams else False
 
     @T.macro
     def set_distances(b):
         """b.gap and b.wider: 1 and 0 where all of the row is held."""
-        if c.streams:
+        if c.samples:
             last = T.alloc_var("int32")
             last = T.max(b.rounds, c.groups) - 1
             b.gap[0] = last // max(1, c.groups - 1)
             b.wider[0] = last - b.gap[0] * max(1, c.groups - 1)
 
     return SimpleNamespace(
-        column=column, held_round=held_round, streams=streams, set_distances=set_distances, per_round=per_round
+        column=column, held_round=held_round, longer=longer, set_distances=set_distances, per_round=per_round
     )
 
 
@@ -48,16 +48,30 @@ def row_macros(c, convert, at):
     vector, groups = c.vector, c.groups
     ahead = max(1, min(4, 32 // vector))  # loads in flight
 
+    def load_macro(round_of):
+        """A macro that fills the registers from rounds `round_of(g, b)`."""
+
+        @T.macro
+        def load(b):
+            b.loaded[0] = T.uint32(0)
+            for g in T.unroll(groups):
+                base = at.column(round_of(g, b), b)
+                if base < b.cols:
+                    b.loaded[0] = b.loaded[0] | T.uint32(1 << g)
+                    for v in T.vectorized(vector):
+                        b.elements[g * vector + v] = b.x[b.row_start + base // vector, v]
+
+        return load
+
+    load_sample, load_row = load_macro(at.held_round), load_macro(lambda g, b: g)
+
     @T.macro
     def load(b):
         """Fill the registers."""
-        b.loaded[0] = T.uint32(0)
-        for g in T.unroll(groups):
-            base = at.column(at.held_round(g, b), b)
-            if base < b.cols:
-                b.loaded[0] = b.loaded[0] | T.uint32(1 << g)
-                for v in T.vectorized(vector):
-                    b.elements[g * vector + v] = b.x[b.row_start + base // vector, v]
+        if c.samples and at.longer(b):
+            load_sample(b)
+        else:
+            load_row(b)
 
     @T.macro
     def make_keys(b):

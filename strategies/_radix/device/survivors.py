@@ -113,7 +113,7 @@ def survivor_macros(c, slots, lists, rows, at):
         b.own_counts[0] = T.Cast("int32", T.popcount(b.marks[0]))
         b.own_counts[1] = T.Cast("int32", T.popcount(b.marks[1]))
         slots.number_slots(HELD, b)
-        if c.capacity > 0 and at.streams(b):
+        if c.samples and at.longer(b):
             take(0, lists.append, b)
             take(1, lists.append, b)
         else:

@@ -46,7 +46,7 @@ def step_macros(c, at, rows, selection, survivors, lists, counting):
         rows.make_keys(b)
         allowed = T.alloc_var("int32")
         allowed = c.capacity
-        if at.streams(b):  # what a sample lets through comes again with the rest
+        if c.samples and at.longer(b):  # what a sample lets through comes again with the rest
             allowed = T.max(b.k, T.Cast("int32", T.Cast("int64", c.capacity // 2 * c.groups) // b.rounds))
         selection.narrow(rows.held, allowed, b)
         survivors.from_held(b)
@@ -91,14 +91,14 @@ def kernel_macros(c):
     def select(b):
         """Writes the best k of a row."""
         if c.capacity == 0:
-            if at.streams(b):
+            if at.longer(b):
                 cluster.sync()
                 steps.select_unheld(b)
             else:
                 steps.select_held(b)
         else:
             steps.select_held(b)
-            if at.streams(b):
+            if at.longer(b):
                 steps.select_rest(b)
             cluster.sync()
             if b.block == 0:
