@@ -40,6 +40,35 @@ def row_positions(c):
     )
 
 
+def load_macro(c, at):
+    """A macro `load(b)` that fills the registers."""
+    vector = c.vector
+
+    def load_of(round_of):
+        @T.macro
+        def load_rounds(b):
+            b.loaded[0] = T.uint32(0)
+            for g in T.unroll(c.groups):
+                base = at.column(round_of(g, b), b)
+                if base < b.cols:
+                    b.loaded[0] = b.loaded[0] | T.uint32(1 << g)
+                    for v in T.vectorized(vector):
+                        b.elements[g * vector + v] = b.x[b.row_start + base // vector, v]
+
+        return load_rounds
+
+    load_sample, load_row = load_of(at.held_round), load_of(lambda g, b: g)
+
+    @T.macro
+    def load(b):
+        if c.samples and at.longer(b):
+            load_sample(b)
+        else:
+            load_row(b)
+
+    return load
+
+
 def row_macros(c, convert, at):
     """Macros that call `visit(key, column, i, b)` for elements.
 
@@ -47,31 +76,6 @@ def row_macros(c, convert, at):
     """
     vector, groups = c.vector, c.groups
     ahead = max(1, min(4, 32 // vector))  # loads in flight
-
-    def load_macro(round_of):
-        """A macro that fills the registers from rounds `round_of(g, b)`."""
-
-        @T.macro
-        def load(b):
-            b.loaded[0] = T.uint32(0)
-            for g in T.unroll(groups):
-                base = at.column(round_of(g, b), b)
-                if base < b.cols:
-                    b.loaded[0] = b.loaded[0] | T.uint32(1 << g)
-                    for v in T.vectorized(vector):
-                        b.elements[g * vector + v] = b.x[b.row_start + base // vector, v]
-
-        return load
-
-    load_sample, load_row = load_macro(at.held_round), load_macro(lambda g, b: g)
-
-    @T.macro
-    def load(b):
-        """Fill the registers."""
-        if c.samples and at.longer(b):
-            load_sample(b)
-        else:
-            load_row(b)
 
     @T.macro
     def make_keys(b):
@@ -136,5 +140,9 @@ def row_macros(c, convert, at):
         return read
 
     return SimpleNamespace(
-        load=load, make_keys=make_keys, held=held, whole=stream(skips_held=False), rest=stream(skips_held=True)
+        load=load_macro(c, at),
+        make_keys=make_keys,
+        held=held,
+        whole=stream(skips_held=False),
+        rest=stream(skips_held=True),
     )
