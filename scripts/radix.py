@@ -27,7 +27,7 @@ from autotopk.oracle import inputs
 from autotopk.problem import Problem
 from autotopk.program import KernelProgram
 from autotopk.runtime import launch
-from autotopk.strategies._radix.shortlists import usual_capacity, usual_items
+from autotopk.strategies._radix.shortlists import usual_items, wanted_capacity
 from autotopk.strategies._radix.strategy import RadixStrategy
 from autotopk.strategies.block_radix import BlockRadixConfig
 from autotopk.strategies.cluster_radix import ClusterRadixConfig
@@ -169,7 +169,7 @@ def lone(problem: Problem, device: Device) -> Side:
     """One block a row, as where nothing was measured."""
     strategy = registry.get("block_radix")
     assert isinstance(strategy, RadixStrategy)
-    return Side(strategy.name, strategy.usual(problem, device))
+    return Side(strategy.name, strategy.ladder(problem, device)[0])
 
 
 def clusters(problem: Problem, device: Device) -> dict[str, Side]:
@@ -179,9 +179,9 @@ def clusters(problem: Problem, device: Device) -> dict[str, Side]:
         if blocks == CLUSTERS[0] or problem.rows * blocks <= device.processors:
             items = usual_items(problem, blocks * 1024)
             config = ClusterRadixConfig(1024, items, 11, 0, problem.layout.vector, blocks)
-            capacity = usual_capacity(config, problem, device)
-            if capacity is not None:
-                found[f"{blocks} blocks"] = Side("cluster_radix", replace(config, capacity=capacity))
+            config = replace(config, capacity=wanted_capacity(config, problem, device))
+            if registry.get("cluster_radix").valid(config, problem, device):
+                found[f"{blocks} blocks"] = Side("cluster_radix", config)
     return found
 
 

@@ -34,7 +34,7 @@ def fits(config: RadixConfig, problem: Problem, device: Device) -> bool:
         and config.capacity <= MAX_OWNED * config.threads
         and (config.capacity >= problem.k if config.capacity else not problem.sorted)
         and (config.capacity == 0 or problem.cols <= held(config) or problem.k <= sampled(config))
-        and shared_bytes(config, config.capacity, problem) <= device.shared_bytes
+        and shared_bytes(config, config.capacity, problem.itemsize) <= device.shared_bytes
     )
 
 
@@ -46,6 +46,11 @@ def held(config: RadixConfig) -> int:
 def sampled(config: RadixConfig) -> int:
     """Elements of a longer row that are surely held: one of a thread's loads may lie past the end."""
     return config.blocks_per_row * config.threads * (config.items - config.vector)
+
+
+def streams(config: RadixConfig, problem: Problem) -> bool:
+    """Whether the kernel is made for rows of any length: also where its registers are full, for that costs no more."""
+    return config.items == most_items(problem) or problem.cols > held(config)
 
 
 def registers(problem: Problem) -> int:
@@ -70,24 +75,22 @@ def radix_widths(problem: Problem) -> tuple[int, ...]:
     return (8, 11) if problem.itemsize > 1 else (8,)
 
 
-def shared_bytes(config: RadixConfig, capacity: int, problem: Problem) -> int:
+def shared_bytes(config: RadixConfig, capacity: int, itemsize: int) -> int:
     """Shared memory of a block that sorts so many survivors, or a little more; for buffers see `device/state.py`."""
-    streams = problem.cols > held(config)
-    word = 8 if problem.itemsize == 8 else 4
+    word = 8 if itemsize == 8 else 4
     bins, warps = 1 << config.radix_bits, config.threads // 32
     total = 4096 + 2 * 4 * bins
     if config.blocks_per_row > 1:
         total += 4 * config.blocks_per_row * max(warps, bins // warps)
     if capacity:
-        lists = 2 if streams and config.blocks_per_row > 1 else 1
-        total += 4 * lists * capacity + (2 * word + 8) * max(capacity, config.threads)
+        total += 4 * capacity + (2 * word + 8) * max(capacity, config.threads)
     return total
 
 
 def most_capacity(config: RadixConfig, problem: Problem, device: Device) -> int:
     """The largest capacity that a block's threads and shared memory allow; 0 for none."""
     sizes = (one for one in reversed(KNOBS["capacity"]) if one <= MAX_OWNED * config.threads)
-    return next(one for one in sizes if not one or shared_bytes(config, one, problem) <= device.shared_bytes)
+    return next(one for one in sizes if not one or shared_bytes(config, one, problem.itemsize) <= device.shared_bytes)
 
 
 def _most_sorted(config: RadixConfig, problem: Problem, device: Device) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from autotopk.device import Device
 from autotopk.problem import Problem, power_of_two
 from autotopk.strategies._radix.config import THREADS, RadixConfig
-from autotopk.strategies._radix.limits import held, most_blocks, most_capacity, most_items, registers, sampled
+from autotopk.strategies._radix.limits import held, most_blocks, most_capacity, most_items, sampled
 
 MIN_CAPACITY = 32
 """Fewest survivors worth making room for."""
@@ -17,7 +17,8 @@ MIN_CLUSTER_BYTES = 64 << 10  # a block and a cluster: 64 KiB 5.8 and 6.9 us, 12
 def suits_cluster(problem: Problem, device: Device) -> bool:
     """Whether rows are so few and long that one block each would leave most of the device idle."""
     few = 4 * problem.rows <= device.processors and problem.cols * problem.itemsize > MIN_CLUSTER_BYTES
-    long = 2 * problem.rows <= device.processors and problem.cols > THREADS[-1] * most_items(problem)
+    most = THREADS[-1] * most_items(problem) // (2 if problem.itemsize == 2 else 1)  # bfloat16 64x32768: 15.9, 12.7 us
+    long = 2 * problem.rows <= device.processors and problem.cols > most
     return most_blocks(device) > 1 and (few or long)
 
 
@@ -59,9 +60,17 @@ def capacities(config: RadixConfig, problem: Problem, device: Device) -> list[in
     return found if problem.sorted else [*found[:2], 0]
 
 
-def usual_capacity(config: RadixConfig, problem: Problem, device: Device) -> int | None:
-    """The capacity to begin with: of those worth measuring the least, or less where that would spill registers."""
-    first = next(iter(capacities(config, problem, device)), None)
-    if first and problem.cols <= held(config) and first * registers(problem) > 4 * config.threads:
-        return min(first, power_of_two(problem.k))
-    return first
+def wanted_capacity(config: RadixConfig, problem: Problem, device: Device) -> int:
+    """The capacity to begin with where it fits; 0 where best nothing is sorted.
+
+    Of a held row the more survive a digit than k, the smaller k is beside its length. Sorting thousands costs more than
+    a further digit, and more than writing them in any order but on idle blocks.
+    """
+    least, longer = max(MIN_CAPACITY, power_of_two(problem.k)), -(-problem.cols // held(config))
+    if longer > 1:
+        return max(1024, power_of_two(2 * problem.k * longer))
+    alone = config.blocks_per_row == 1 and problem.rows <= device.processors
+    if not problem.sorted and problem.k >= 1024 and not alone:
+        return 0
+    wanted = 2 * least if 64 * problem.k >= problem.cols else max(2 * least, min(8 * least, 4096))
+    return max(least, min(wanted, power_of_two(problem.cols)))

@@ -2,20 +2,18 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from autotopk.candidate import Knob
 from autotopk.compilers.tilelang import TileLangSource, reasons_unbuildable
 from autotopk.device import Device
-from autotopk.errors import UnsupportedProblemError
-from autotopk.kernel import kernel_symbol
+from autotopk.kernel import KernelSource
 from autotopk.problem import FLOAT_INF, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._radix.config import RadixConfig
+from autotopk.strategies._radix.ladder import ladder, rungs
 from autotopk.strategies._radix.lattice import knobs, wasteful
-from autotopk.strategies._radix.limits import fits, held, reasons_too_large
-from autotopk.strategies._radix.shortlists import usual_capacity
+from autotopk.strategies._radix.limits import fits, reasons_too_large, streams
 from autotopk.strategy import Strategy
 
 MASKED = 8192  # equally fast at 4,000 for 256 columns, 16,000 for 4,096 (docs/radix.md)
@@ -43,12 +41,13 @@ class RadixStrategy(Strategy):
         """Blocks of a row that are worth measuring; the knob of those that have one."""
         return (1,)
 
-    def usual(self, problem: Problem, device: Device) -> Any:
-        """The configuration to begin with; with the roomiest instead of the preferred where k needs it."""
-        for config in (self.preferred(problem, device), self.roomiest(problem, device)):
-            if (capacity := usual_capacity(config, problem, device)) is not None:
-                return replace(config, capacity=capacity)
-        raise UnsupportedProblemError(f"{self.name} cannot serve {problem}")
+    def ladder(self, problem: Problem, device: Device) -> Sequence[Any]:
+        """See Strategy: those nearest to the preferred configuration first."""
+        return ladder(self.config_type, self.preferred(problem, device), problem, device)
+
+    def rungs(self, arch: int) -> Iterator[KernelSource]:
+        """See Strategy."""
+        return rungs(self.config_type, arch, source)
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Rows whose columns 32 bits count, and where they are sorted a k that fits in shared memory."""
@@ -73,13 +72,13 @@ class RadixStrategy(Strategy):
         return (one for one in points if one in shortlist or not wasteful(one, problem))
 
     def heuristic(self, problem: Problem, device: Device) -> Any | None:
-        """The usual configuration where the family suits.
+        """The first rung where the family suits.
 
         None for rows so short and k so small that k rounds of masking are done sooner.
         """
         if problem.k * power_of_two(problem.cols) <= MASKED or not self.suits(problem, device):
             return None
-        return self.usual(problem, device)
+        return self.ladder(problem, device)[0]
 
     def program(self, config: Any, problem: Problem, device: Device) -> KernelProgram:
         """One block, or one cluster of them, for every row."""
@@ -87,24 +86,23 @@ class RadixStrategy(Strategy):
 
 
 def source(config: RadixConfig, problem: Problem) -> TileLangSource:
-    """The kernel of a configuration for the problem's dtype, order and alignment."""
+    """The kernel of a configuration for the problem's elements and their alignment."""
     family = "block_radix" if config.blocks_per_row == 1 else "cluster_radix"
+    bits, is_float = 8 * problem.itemsize, problem.dtype in FLOAT_INF
+    order = "sorted" if config.capacity else "any_order"
     return TileLangSource(
         function="autotopk.strategies._radix.device.topk:radix_topk",
         constants=(
-            ("element_bits", 8 * problem.itemsize),
-            ("float_inf", FLOAT_INF.get(problem.dtype, 0)),
-            ("signed", problem.dtype.startswith("int")),
-            ("largest", problem.largest),
+            ("element_bits", bits),
+            ("is_float", is_float),
             ("threads", config.threads),
             ("blocks", config.blocks_per_row),
             ("radix_bits", config.radix_bits),
             ("vector", min(config.vector, problem.layout.vector)),
             ("items", config.items),
-            ("streams", problem.cols > held(config)),
+            ("streams", streams(config, problem)),
             ("capacity", config.capacity),
-            ("indices_only", problem.answer == "indices"),
         ),
-        symbol=kernel_symbol(family, problem, sorted=config.capacity > 0),
+        symbol=f"autotopk_{family}_{'float' if is_float else 'int'}{bits}_{order}",
         code_dependencies=("autotopk.strategies._collectives",),
     )

@@ -38,19 +38,19 @@ class BlockRadix(RadixStrategy):
         return BlockRadixConfig(THREADS[-1], most_items(problem), 8, 0, problem.layout.vector)
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[BlockRadixConfig]:
-        """Whole rows in registers with up to twice as many, else samples; narrower loads were never faster.
+        """The first rung; whole rows in registers with up to twice as many, else samples; narrower loads are slower.
 
         One point, for comparison, where lanes merge their lists in two thirds of the time.
         """
         if not reasons_unmerged(problem) and problem.cols <= 512 and problem.k <= 32:
-            return [self.usual(problem, device)]
+            return self.ladder(problem, device)[:1]
         shapes = [
             BlockRadixConfig(threads, items, bits, 0, problem.layout.vector)
             for threads, items in [*layouts(problem, 1, problem.layout.vector, slack=2), *_samples(problem, device)]
             for bits in digit_widths(problem)
         ]
         found = [replace(one, capacity=size) for one in shapes for size in capacities(one, problem, device)]
-        return found or [self.usual(problem, device)]
+        return list(dict.fromkeys([*self.ladder(problem, device)[:1], *found]))
 
     def suits(self, problem: Problem, device: Device) -> bool:
         """Unless so few rows are so long that a cluster, or all of the device, should share each."""
@@ -58,9 +58,14 @@ class BlockRadix(RadixStrategy):
         return not lone and not suits_cluster(problem, device)
 
     def preferred(self, problem: Problem, device: Device) -> BlockRadixConfig:
-        """Eight elements a thread, as far as there are threads."""
-        threads = next((count for count in THREADS if problem.cols <= 8 * count), THREADS[-1])
-        bits = digit_widths(problem)[0]
+        """Eight elements a thread, then 16, then more threads; longer rows share processors where they are many."""
+        halves, bits = THREADS[-2], digit_widths(problem)[0]
+        threads = next((count for count in THREADS[:-1] if problem.cols <= 8 * count), THREADS[-1])
+        if 8 * halves < problem.cols <= 16 * halves and (problem.sorted or problem.k < 1024):
+            threads = halves
+        elif problem.cols > THREADS[-1] * most_items(problem):
+            threads = halves if problem.rows > device.processors else threads
+            return BlockRadixConfig(threads, most_items(problem), bits, 0, problem.layout.vector)
         return BlockRadixConfig(threads, usual_items(problem, threads), bits, 0, problem.layout.vector)
 
 

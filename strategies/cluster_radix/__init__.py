@@ -50,14 +50,14 @@ class ClusterRadix(RadixStrategy):
         return reasons
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[ClusterRadixConfig]:
-        """Whole rows in registers, else samples over as many blocks as the device has room for."""
+        """The first rung; whole rows in registers, else samples over as many blocks as the device has room for."""
         shapes = [
             ClusterRadixConfig(threads, items, bits, 0, problem.layout.vector, blocks)
             for blocks, threads, items in _layouts(problem, device)
             for bits in digit_widths(problem)
         ]
         found = [replace(one, capacity=size) for one in shapes for size in capacities(one, problem, device)]
-        return found or [self.usual(problem, device)]
+        return list(dict.fromkeys([*self.ladder(problem, device)[:1], *found]))
 
     def block_counts(self, problem: Problem, device: Device) -> Sequence[int]:
         """Up to clusters of which only half run at once."""
@@ -69,12 +69,19 @@ class ClusterRadix(RadixStrategy):
         return suits_cluster(problem, device)
 
     def preferred(self, problem: Problem, device: Device) -> ClusterRadixConfig:
-        """So many blocks that half of their registers hold the row, as far as all clusters run at once."""
-        half, room = THREADS[-1] * most_items(problem) // 2, device.processors // problem.rows
+        """So many blocks that half of their registers hold the row, as far as all clusters run at once.
+
+        Where only all of their registers do, twice as many of half the threads: two share a processor.
+        """
+        threads, most, room = THREADS[-1], most_items(problem), device.processors // problem.rows
         sizes = [blocks for blocks in _sizes(problem, device) if blocks <= max(2, room)]
-        blocks = next((count for count in sizes if problem.cols <= count * half), sizes[-1])
-        items, bits = usual_items(problem, blocks * THREADS[-1]), digit_widths(problem)[-1]
-        return ClusterRadixConfig(THREADS[-1], items, bits, 0, problem.layout.vector, blocks)
+        blocks = next((count for count in sizes if 2 * problem.cols <= count * threads * most), sizes[-1])
+        items, full = usual_items(problem, blocks * threads), blocks * threads * most
+        if full < 2 * problem.cols:
+            items = most
+            if problem.cols <= full and 2 * blocks <= most_blocks(device):
+                blocks, threads = 2 * blocks, threads // 2
+        return ClusterRadixConfig(threads, items, digit_widths(problem)[-1], 0, problem.layout.vector, blocks)
 
 
 def _most_blocks(problem: Problem, device: Device) -> int:

@@ -22,10 +22,10 @@ import json
 import sys
 from autotopk.compilers.tilelang import TileLangSource
 kernels = json.loads(sys.argv[1])
-bfloat16 = dict(element_bits=16, float_inf=0x7F80, signed=False, largest=True, indices_only=False)
+floats = dict(element_bits=16, is_float=True)
 texts = {}
 for number in map(int, sys.argv[2]):
-    constants = tuple((bfloat16 | kernels[number]).items())
+    constants = tuple((floats | kernels[number]).items())
     texts[number] = TileLangSource("autotopk.strategies._radix.device.topk:radix_topk", constants).generate(90).text
 print(json.dumps([texts[number] for number in sorted(texts)]))
 """
@@ -57,5 +57,5 @@ def test_table_of_the_state_is_complete() -> None:
     files = {file.name: file.read_text() for file in (Path(_radix.__file__).parent / "device").glob("*.py")}
     rows = re.findall(r"^    \| ([\w, ]+?) \|.*\|$", files["state.py"], re.MULTILINE)
     documented = {name for row in rows for name in row.split(", ")} - {"name"}
-    used = {name for text in files.values() for name in re.findall(r"\bb\.([a-z_]+)", text)} - {"hold"}
+    used = {name for text in files.values() for name in re.findall(r"\bb\.([a-z_0-9]+)", text)} - {"hold"}
     assert documented == used

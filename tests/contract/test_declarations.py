@@ -299,7 +299,7 @@ def test_without_a_compiler_only_kept_kernels_are_served_and_tuned(
     assert candidates(problem, H100, [name]) == heuristics(problem, H100, [name]) == []
     assert unbuildable([problem], H100, [name, "torch_fallback"]) == {name: ["no compiler"]}
     assert unbuildable([problem], cpu_device(), [name]) == {}
-    usual = strategy.usual(problem, H100)
+    usual = strategy.ladder(problem, H100)[0]
     write_atomically(radix.source(usual, problem).cache_path(H100.arch), b"kept")
     assert strategy.heuristic(problem, H100) == usual
     assert candidates(problem, H100, [name]) == [strategy.candidate(usual)]
@@ -315,7 +315,7 @@ def test_winners_serve_neighbours() -> None:
         Problem.contiguous(9, 40_000, 20),  # streamed
         Problem.contiguous(9, 4000, 20, "float16", sorted=False),
     ]
-    refused = [Problem.contiguous(9, 4000, 1000), Problem.contiguous(9, 20_000, 500, "float64")]
+    refused = [Problem.contiguous(9, 4000, 2000), Problem.contiguous(9, 20_000, 500, "float64")]
     assert [strategy.valid(config, problem, H100) for problem in served + refused] == [True] * 4 + [False] * 2
 
 

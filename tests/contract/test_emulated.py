@@ -23,11 +23,11 @@ from autotopk.compilers.tilelang import TileLangSource
 from autotopk.device import H100
 from autotopk.files import write_atomically
 from autotopk.oracle import inputs
-from autotopk.problem import DTYPE_BYTES
+from autotopk.problem import ANSWERS, DTYPE_BYTES, Answer
 from autotopk.program import KernelProgram
 from autotopk.runtime.launch import arguments
 from autotopk.strategy import Config
-from tests.contract.cases import LAYOUTS, Case, answer_amid_guards
+from tests.contract.cases import LAYOUTS, ORDERS, Case, answer_amid_guards
 from tests.contract.drawn import draw_values
 from tests.emulator.emulator import Emulator
 
@@ -39,13 +39,15 @@ ALIGNED = ("contiguous", "aligned", "repeated")
 PREEMPTIONS = (0, 30, 400)
 """Accesses to shared memory after which another thread runs; 0 for threads that run until they must wait."""
 
+SHARING = (("int8", "uint8"), ("float16", "bfloat16"))
+"""Dtypes whose kernels are the same."""
+
 
 @dataclass(frozen=True)
 class Kind:
     """One kernel: a family, its knobs, and what else it is compiled for."""
 
     dtype: str
-    largest: bool
     blocks: int
     threads: int
     items: int
@@ -53,13 +55,15 @@ class Kind:
     capacity: int
     vector: int
     streams: bool = False
-    indices_only: bool = False
 
     def __str__(self) -> str:
-        order = "largest" if self.largest else "smallest"
-        shape = f"{self.blocks}x{self.threads}x{self.items}"
-        shape += ("-streams" if self.streams else "") + ("-indices" if self.indices_only else "")
-        return f"{self.name}-{self.dtype}-{order}-{shape}-r{self.radix_bits}-c{self.capacity}-v{self.vector}"
+        shape = f"{self.blocks}x{self.threads}x{self.items}" + ("-streams" if self.streams else "")
+        return f"{self.name}-{self.dtype}-{shape}-r{self.radix_bits}-c{self.capacity}-v{self.vector}"
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Those that the kernel serves."""
+        return next((sharing for sharing in SHARING if self.dtype in sharing), (self.dtype,))
 
     @property
     def name(self) -> str:
@@ -83,64 +87,75 @@ class Kind:
 
     @property
     def lengths(self) -> list[int]:
-        """Row lengths from one load to all that is held, or from just more to many times as much; odd if they may."""
+        """Row lengths from one load to all that is held, and from just more to many times as much; odd if they may."""
         step = self.vector
-        if self.streams:
-            return [self.held + step, 2 * self.held - step, 2 * self.held, 5 * self.held + 7 * step]
-        return sorted({step, 5 * step, self.held // 2 + step, self.held - step, self.held})
+        held = sorted({step, 5 * step, self.held // 2 + step, self.held - step, self.held})
+        more = [self.held + step, 2 * self.held - step, 2 * self.held, 5 * self.held + 7 * step]
+        return [*(held if self.full or not self.streams else []), *(more if self.streams else [])]
+
+    @property
+    def full(self) -> bool:
+        """Whether it holds all that registers can, so that it serves any length."""
+        return self.items == (16 if DTYPE_BYTES[self.dtype] == 8 else 32)
 
     def most(self, cols: int) -> int:
         """The largest k for rows of a length."""
-        sampled = cols if not self.streams else self.held - self.blocks * self.threads * self.vector
+        sampled = cols if cols <= self.held else self.held - self.blocks * self.threads * self.vector
         return min(sampled, self.capacity) if self.capacity else cols
 
-    def cases(self) -> Iterator[Case]:
-        """Every named input at every length, with k = 1, the largest k and one between, largest or smallest."""
+    def cases(self) -> Iterator[tuple[Case, Answer]]:
+        """Every named input and length, with k = 1, the largest k and one between; directions and answers take turns.
+
+        Dtypes that share the kernel take turns with lengths.
+        """
         layouts = itertools.cycle(LAYOUTS if self.vector == 1 else ALIGNED)
-        rows, orders = itertools.cycle((1, 3, 2)), itertools.cycle((True, False) if self.capacity else (False,))
-        for values in inputs.names_for(getattr(torch, self.dtype)):
-            for cols in self.lengths:
-                most = self.most(cols)
-                for k in sorted({1, (most + 2) // 3, most}):
-                    layout, order = next(layouts), next(orders)
-                    yield Case(next(rows), cols, k, self.dtype, values, self.largest, order, layout)
+        rows, orders = itertools.cycle((1, 3, 2)), itertools.cycle(ORDERS if self.capacity else ORDERS[1::2])
+        answers: Iterator[Answer] = itertools.cycle(("pairs", "indices", "pairs", "pairs", "indices"))
+        for turn, dtype in enumerate(self.dtypes):
+            for values in inputs.names_for(getattr(torch, dtype)):
+                for cols in self.lengths[turn :: len(self.dtypes)]:
+                    most = self.most(cols)
+                    for k in sorted({1, (most + 2) // 3, most}):
+                        yield Case(next(rows), cols, k, dtype, values, *next(orders), next(layouts)), next(answers)
 
 
 WHOLE = [
-    Kind("float32", True, 1, 128, 4, 8, 64, 4),
-    Kind("float32", False, 1, 64, 8, 11, 256, 1),
-    Kind("float32", True, 1, 64, 8, 8, 0, 2),
-    Kind("bfloat16", True, 1, 64, 8, 8, 256, 8),
-    Kind("float16", False, 1, 128, 4, 11, 512, 1),
-    Kind("float64", True, 1, 64, 4, 11, 256, 2),
-    Kind("int64", False, 1, 64, 4, 8, 64, 1),
-    Kind("int32", True, 1, 64, 32, 11, 1024, 4),
-    Kind("int8", True, 1, 64, 16, 8, 64, 16),
-    Kind("uint8", False, 1, 128, 1, 8, 0, 1),
-    Kind("int16", True, 1, 64, 8, 11, 0, 8),
-    Kind("float32", True, 1, 64, 4, 8, 256, 1, indices_only=True),
-    Kind("float32", True, 2, 64, 4, 11, 256, 4),
-    Kind("float32", False, 4, 64, 4, 8, 64, 1),
-    Kind("float64", False, 2, 64, 2, 11, 128, 2),
-    Kind("bfloat16", True, 4, 64, 8, 8, 0, 8),
+    Kind("float32", 1, 128, 4, 8, 64, 4),
+    Kind("float32", 1, 64, 8, 11, 256, 1),
+    Kind("float32", 1, 64, 8, 8, 0, 2),
+    Kind("float16", 1, 64, 8, 8, 256, 8),
+    Kind("float16", 1, 128, 4, 11, 512, 1),
+    Kind("float64", 1, 64, 4, 11, 256, 2),
+    Kind("int64", 1, 64, 4, 8, 64, 1),
+    Kind("int32", 1, 64, 8, 11, 512, 4),
+    Kind("int8", 1, 64, 16, 8, 64, 16),
+    Kind("int8", 1, 128, 1, 8, 0, 1),
+    Kind("int16", 1, 64, 8, 11, 0, 8),
+    Kind("float32", 2, 64, 4, 11, 256, 4),
+    Kind("float32", 4, 64, 4, 8, 64, 1),
+    Kind("float64", 2, 64, 2, 11, 128, 2),
+    Kind("float16", 4, 64, 8, 8, 0, 8),
 ]
-"""Kernels that hold whole rows: every dtype, width of load, radix and order, sorting and not."""
+"""Kernels that hold whole rows: every class of dtypes, width of load, radix and order, sorting and not."""
 
 STREAMING = [
-    Kind("float32", True, 1, 64, 8, 11, 256, 4, streams=True),
-    Kind("float32", False, 1, 64, 8, 8, 64, 1, streams=True),
-    Kind("float64", True, 1, 64, 2, 8, 128, 1, streams=True),
-    Kind("bfloat16", True, 1, 64, 8, 11, 0, 8, streams=True),
-    Kind("uint8", False, 1, 64, 32, 8, 256, 16, streams=True),
-    Kind("float32", True, 2, 64, 4, 11, 512, 1, streams=True),
-    Kind("int64", True, 4, 64, 4, 8, 64, 2, streams=True),
-    Kind("float16", False, 2, 64, 4, 11, 0, 4, streams=True),
+    Kind("float32", 1, 64, 8, 11, 256, 4, streams=True),
+    Kind("float32", 1, 64, 8, 8, 64, 1, streams=True),
+    Kind("float64", 1, 64, 2, 8, 128, 1, streams=True),
+    Kind("float16", 1, 64, 8, 11, 0, 8, streams=True),
+    Kind("float32", 2, 64, 4, 11, 512, 1, streams=True),
+    Kind("int64", 4, 64, 4, 8, 64, 2, streams=True),
+    Kind("float16", 2, 64, 4, 11, 0, 4, streams=True),
+    Kind("int32", 1, 64, 32, 11, 1024, 4, streams=True),
+    Kind("int8", 1, 64, 32, 8, 256, 16, streams=True),
+    Kind("int64", 1, 64, 16, 8, 0, 1, streams=True),
+    Kind("float32", 2, 32, 32, 8, 512, 1, streams=True),
 ]
-"""Kernels that hold a sample of rows and stream the rest."""
+"""Kernels that hold a sample of rows and stream the rest; those with full registers serve shorter rows as well."""
 
 DRAWN = {
     "block_radix": [WHOLE[1], STREAMING[1]],
-    "cluster_radix": [WHOLE[-3], STREAMING[5]],
+    "cluster_radix": [WHOLE[-3], STREAMING[4], STREAMING[-1]],
 }
 """Kernels that are asked whatever hypothesis makes up."""
 
@@ -153,9 +168,9 @@ class Emulated:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def run(self, kind: Kind, case: Case, x: Tensor, *, seed: int = 0) -> tuple[Tensor, Tensor]:
+    def run(self, kind: Kind, case: Case, x: Tensor, answer: Answer, *, seed: int = 0) -> tuple[Tensor, Tensor]:
         """The kernel's answer, from outputs that started as garbage amid guards."""
-        problem = replace(case.problem(x, "cuda"), answer="indices" if kind.indices_only else "pairs")
+        problem, alone = replace(case.problem(x, "cuda"), answer=answer), answer == "indices"
         strategy = registry.get(kind.name)
         assert strategy.valid(kind.config, problem, H100)
         program = strategy.program(kind.config, problem, H100)
@@ -166,15 +181,15 @@ class Emulated:
         emulator = self._emulator(program.sources[0])
 
         def launch(values: Tensor, indices: Tensor) -> None:
-            launched = arguments(problem, x=x, values=0 if kind.indices_only else values, indices=indices)
+            launched = arguments(problem, x=x, values=0 if alone else values, indices=indices)
             emulator(
                 program.launches[0].blocks(problem), launched, seed=seed, preempt=PREEMPTIONS[seed % len(PREEMPTIONS)]
             )
 
-        index_dtype = torch.int32 if kind.indices_only else torch.int64
+        index_dtype = torch.int32 if alone else torch.int64
         values, indices = answer_amid_guards(problem, x.dtype, index_dtype, launch)
         found = indices.long()
-        return x.gather(1, found) if kind.indices_only else values, found
+        return x.gather(1, found) if alone else values, found
 
     def _emulator(self, source: TileLangSource) -> Emulator:
         if source not in self._loaded:
@@ -194,10 +209,10 @@ def emulated(emulated_kernels: Path) -> Emulated:
 
 @pytest.mark.parametrize("kind", [*WHOLE, *STREAMING], ids=str)
 def test_answers_right(kind: Kind, emulated: Emulated) -> None:
-    for seed, case in enumerate(kind.cases()):
+    for seed, (case, answer) in enumerate(kind.cases()):
         x = case.input("cpu")
-        found = case.problems_with(x, emulated.run(kind, case, x, seed=seed))
-        assert not found, case
+        found = case.problems_with(x, emulated.run(kind, case, x, answer, seed=seed))
+        assert not found, (case, answer)
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -205,29 +220,30 @@ def test_answers_right(kind: Kind, emulated: Emulated) -> None:
 @settings(max_examples=100, deadline=None)
 def test_answers_right_whatever_is_asked(name: str, emulated: Emulated, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(DRAWN[name]))
-    shortest, longest = (kind.held + 1, 6 * kind.held) if kind.streams else (1, kind.held)
-    cols = data.draw(st.integers(shortest, longest))
+    shortest = kind.held + 1 if kind.streams and not kind.full else 1
+    cols = data.draw(st.integers(shortest, 6 * kind.held if kind.streams else kind.held))
     case = Case(
         rows=data.draw(st.integers(1, 3)),
         cols=cols,
         k=data.draw(st.integers(1, kind.most(cols))),
-        dtype=kind.dtype,
-        largest=kind.largest,
+        dtype=data.draw(st.sampled_from(kind.dtypes)),
+        largest=data.draw(st.booleans()),
+        sorted=kind.capacity > 0,
         layout=data.draw(st.sampled_from(LAYOUTS)),
     )
     x = draw_values(data, case.input("cpu"))
-    found = case.problems_with(x, emulated.run(kind, case, x, seed=data.draw(st.integers(0, 1000))))
-    assert not found, case
+    answer = data.draw(st.sampled_from(ANSWERS))
+    found = case.problems_with(x, emulated.run(kind, case, x, answer, seed=data.draw(st.integers(0, 1000))))
+    assert not found, (case, answer)
 
 
 def test_every_width_and_knob_has_a_kernel() -> None:
     kinds = [*WHOLE, *STREAMING]
-    assert {kind.dtype for kind in kinds} == {*DTYPE_BYTES}
+    assert {dtype for kind in kinds for dtype in kind.dtypes} == {*DTYPE_BYTES}
     knobs: list[tuple[Callable[[Kind], int], set[int]]] = [
         (lambda kind: kind.blocks, {1, 2, 4}),
         (lambda kind: kind.radix_bits, {8, 11}),
         (lambda kind: kind.vector, {1, 2, 4, 8, 16}),
-        (lambda kind: kind.largest, {True, False}),
         (lambda kind: kind.capacity > 0, {True, False}),
     ]
     for pick, every in knobs:

@@ -8,15 +8,16 @@ import tilelang.language as T
 
 @dataclass(frozen=True)
 class Constants:
-    """Compile-time numbers of one kernel; rows, columns, k and the row's stride are run-time numbers."""
+    """Compile-time numbers of one kernel.
+
+    Run-time numbers are rows, columns, k, the row's stride, direction, integers' signedness, the format of 16-bit
+    floats and the form of the answer.
+    """
 
     element_bits: int
     """Bits of an element: 8, 16, 32 or 64."""
-    float_inf: int
-    """Bits of infinity, 0 for integers."""
-    signed: bool
-    """Integers have a sign."""
-    largest: bool
+    is_float: bool
+    """Floats, or else integers."""
     threads: int
     """Threads of a block."""
     blocks: int
@@ -28,11 +29,9 @@ class Constants:
     items: int
     """Elements a thread holds in registers, at most 32: of the whole row, or of a sample of it."""
     streams: bool
-    """Rows may be longer than what is held."""
+    """Rows may be of any length; else no longer than what is held."""
     capacity: int
     """Survivors that are sorted, a power of two and at least k; 0 to write the best k in any order without sorting."""
-    indices_only: bool
-    """Write int32 indices alone, instead of values and int64 indices."""
 
     @cached_property
     def word(self) -> str:
@@ -49,9 +48,9 @@ class Constants:
         return f"uint{self.element_bits}"
 
     @cached_property
-    def index(self) -> str:
-        """The type of indices."""
-        return "int32" if self.indices_only else "int64"
+    def minus_infinity(self) -> int:
+        """Its bits, of floats that have one format."""
+        return {32: 0xFF800000, 64: 0xFFF0000000000000}[self.element_bits]
 
     @cached_property
     def ones(self) -> int:
@@ -77,6 +76,11 @@ class Constants:
     def bins(self) -> int:
         """Bins of the widest digit's histogram."""
         return 1 << self.digits[0][1]
+
+    @cached_property
+    def samples(self) -> bool:
+        """Of longer rows registers hold a sample; without a list of survivors they hold nothing."""
+        return self.streams and self.capacity > 0
 
     @cached_property
     def warps(self) -> int:

@@ -6,44 +6,51 @@ import tilelang.language as T
 
 
 def key_macros(c):
-    """Macros `key_of(bits, key)` and, for all but NaN, the other way, `bits_of(key, bits)`; `nan` is NaN's key."""
+    """Macros over a block's state `b`: `key_of(bits, key, b)`, and the other way `bits_of` for all but `nan(b)`.
+
+    That is the key of NaN with a sign. Any other NaN has one of its own, next to it.
+    """
     number, word = c.number, c.word
-    ones, sign = number(c.ones), number(1 << (c.element_bits - 1))
-    magnitude, infinity = number((1 << (c.element_bits - 1)) - 1), number(c.float_inf)
-    sign_shift = number(c.element_bits - 1)
+    ones, sign, sign_shift = number(c.ones), number(1 << (c.element_bits - 1)), number(c.element_bits - 1)
+
+    def least(b):
+        """Bits of minus infinity: 16 bits have two formats."""
+        return T.Cast(word, b.infinity) | sign if c.element_bits == 16 else number(c.minus_infinity)
+
+    def nan(b):
+        return b.mask[0] ^ ones
 
     @T.macro
-    def key_of(bits, key):
+    def set_mask(b):
+        """b.mask: what bits in ascending order, or integers as they are, become keys by."""
+        b.mask[0] = T.Cast(word, b.smallest - 1) & ones
+        if not c.is_float:
+            b.mask[0] = b.mask[0] ^ (T.Cast(word, b.signed) << sign_shift)
+
+    @T.macro
+    def key_of(bits, key, b):
         """key[0] of an element's bits."""
-        ordered = T.alloc_var(word)
-        ordered = T.Cast(word, bits)
-        if c.float_inf > 0:
-            plain = T.alloc_var(word)
-            plain = ordered
+        plain = T.alloc_var(word)
+        plain = T.Cast(word, bits)
+        if c.is_float:
+            ordered = T.alloc_var(word)
             # negative: all bits turned; positive: the sign's alone
             ordered = plain ^ (((number(0) - (plain >> sign_shift)) & ones) | sign)
-            if (plain & magnitude) > infinity:
+            if plain > least(b):
                 ordered = ones
-        elif c.signed:
-            ordered = ordered ^ sign
-        if c.largest:
-            key[0] = ordered ^ ones
+            key[0] = ordered ^ b.mask[0]
         else:
-            key[0] = ordered
+            key[0] = plain ^ b.mask[0]
 
     @T.macro
-    def bits_of(key, bits):
+    def bits_of(key, bits, b):
         """bits[0] of the element that has a key."""
         ordered = T.alloc_var(word)
-        ordered = key
-        if c.largest:
-            ordered = ordered ^ ones
-        if c.float_inf > 0:
+        ordered = key ^ b.mask[0]
+        if c.is_float:
             plain = T.alloc_var(word)
             plain = ordered
             ordered = plain ^ ((((plain >> sign_shift) - number(1)) & ones) | sign)
-        elif c.signed:
-            ordered = ordered ^ sign
         bits[0] = T.Cast(c.element, ordered)
 
-    return SimpleNamespace(key_of=key_of, bits_of=bits_of, nan=number(0 if c.largest else c.ones))
+    return SimpleNamespace(set_mask=set_mask, key_of=key_of, bits_of=bits_of, nan=nan)

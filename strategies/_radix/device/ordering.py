@@ -89,7 +89,7 @@ def ordering_macros(c, convert, scan, answer):
                 column[e] = b.columns[e * threads + b.tid]
                 element[e] = b.x[b.row_start + column[e] // c.vector, column[e] % c.vector]
         for e in T.unroll(owned):
-            convert.key_of(element[e], one)
+            convert.key_of(element[e], one, b)
             key[e] = one[0]
         key_range(key, b, low, high)
         shift = T.max(c.word_bits - T.Cast("int32", T.clz(high[0] - low[0])) - (c.intervals.bit_length() - 1), 0)

@@ -19,7 +19,10 @@ class Block(SimpleNamespace):
     | name | type, shape | meaning |
     |---|---|---|
     | x | element (vectors, vector) | all rows; read by rows, answer and ordering |
-    | values, indices | element, index (outputs,) | all answers; written by answer |
+    | values | element (outputs,) | all answers; written by answer |
+    | indices, indices_32 | int64, int32 (outputs,) | theirs, at one address; written by answer |
+    | smallest, indices_only | int32 | 1: the smallest are the best; int32 indices are written alone |
+    | signed, infinity | int32 | 1: integers have a sign; bits of infinity of 16-bit floats |
     | cols, k | int32 | length of a row, and of its answer |
     | tid, lane, warp, block | int32 | thread of the block, lane of the warp, warp of the block, block of the cluster |
     | row_start, answer_start | int64 | first vector of the row in x, first element of its answer |
@@ -35,7 +38,7 @@ class Block(SimpleNamespace):
     | warp_totals | int32 (2, 32) | scratch of the scans of better and tied elements |
     | block_totals | int32 (2 * EXCHANGES, 32) | better and tied elements of every block, a pair of rows an exchange |
     | appended | int32 (1,) | survivors appended to own_columns, those without room included |
-    | own_columns | int32 (capacity,) | columns of this block's survivors, in no order |
+    | own_columns | int32 or word (capacity,) | columns of this block's survivors, in no order |
     | columns | int32 (capacity,) | in the first block: columns of the row's survivors |
     | coarse, fine | int32 (intervals,) | two divisions: survivors of each interval, then its first slot |
     | sort_totals | int32 (1, 32) | scratch of the scan over a division |
@@ -53,7 +56,7 @@ class Block(SimpleNamespace):
     | warp_totals | slots | slots | each numbering |
     | block_totals | slots of all blocks | slots | each row once; clusters alone |
     | appended | topk, survivors | rows, survivors | clear to rest |
-    | own_columns | survivors | survivors | list to rest; another name of columns, but for streaming clusters |
+    | own_columns | survivors | survivors | list to rest; the memory of columns, in clusters of sorted_intervals |
     | columns | survivors of all blocks, ordering, bitonic | ordering, bitonic | list to order |
     | coarse | intervals | intervals, refinement, ordering | cleared in clear; order |
     | fine | intervals | intervals, ordering | order |
@@ -65,7 +68,10 @@ class Block(SimpleNamespace):
 
     | name | type, shape | meaning | written by | read by | lifetime |
     |---|---|---|---|---|---|
+    | mask | word (1,) | exclusive or of ordered bits, or of integers, and their keys | keys | keys | always |
+    | gap, wider | int32 (1,) | distances of held rounds | rows | rows | always |
     | elements | element (items,) | what was loaded | rows | rows | load |
+    | loaded | uint32 (1,) | bit g: the g-th load was within the row | rows | rows | load to list |
     | keys | word (items,) | their keys | rows | rows | load to list |
     | allowed | int32 (1,) | counting ends where no more survive | selection | selection | narrow |
     | prefix | word (1,) | known digits of the k-th key | selection | counting, selection | narrow |
@@ -118,14 +124,17 @@ def state_macros(c):
         sorted_intervals = T.alloc_shared((c.intervals,), c.word)
         b.hold(columns=columns, coarse=coarse, fine=fine, sort_totals=sort_totals, warp_ranges=warp_ranges)
         b.hold(sorted_keys=sorted_keys, sorted_intervals=sorted_intervals)
-        b.hold(own_columns=columns, least=sorted_keys, greatest=sorted_intervals)
-        if c.streams and c.blocks > 1:  # others write to `columns` while this block still appends
-            own_columns = T.alloc_shared((capacity,), "int32")
-            b.hold(own_columns=own_columns)
+        b.hold(least=sorted_keys, greatest=sorted_intervals)
+        # in a cluster others write to `columns` while this block still reads its own
+        b.hold(own_columns=sorted_intervals if c.blocks > 1 else columns)
 
     @T.macro
     def allocate_registers(b):
+        mask = T.alloc_local((1,), c.word)
+        gap = T.alloc_local((1,), "int32")
+        wider = T.alloc_local((1,), "int32")
         elements = T.alloc_local((c.items,), c.element)
+        loaded = T.alloc_local((1,), "uint32")
         keys = T.alloc_local((c.items,), c.word)
         marks = T.alloc_local((2,), "uint32")
         prefix = T.alloc_local((1,), c.word)
@@ -139,7 +148,7 @@ def state_macros(c):
         own_counts = T.alloc_local((2,), "int32")
         slots = T.alloc_local((2,), "int32")
         row_totals = T.alloc_local((2,), "int32")
-        b.hold(elements=elements, keys=keys, marks=marks)
+        b.hold(mask=mask, gap=gap, wider=wider, elements=elements, loaded=loaded, keys=keys, marks=marks)
         b.hold(prefix=prefix, bin_first=bin_first, bin_span=bin_span, bin_count=bin_count)
         b.hold(remaining=remaining, allowed=allowed, settled=settled, survivors=survivors)
         b.hold(own_counts=own_counts, slots=slots, row_totals=row_totals)

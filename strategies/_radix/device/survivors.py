@@ -37,6 +37,7 @@ def marking_macros():
 
 def list_macros(c, cluster, slots, answer):
     """Where survivors go: to a slot of the row's list or of the answer, or to the end of the block's own list."""
+    own = c.word if c.blocks > 1 else "int32"
 
     @T.macro
     def put(column, slot, b):
@@ -55,7 +56,7 @@ def list_macros(c, cluster, slots, answer):
         at = T.alloc_var("int32")
         at = T.atomic_add(b.appended[0], 1, return_prev=True)
         if at < c.capacity:
-            b.own_columns[at] = column
+            b.own_columns[at] = T.Cast(own, column)
 
     @T.macro
     def gather(b):
@@ -73,7 +74,7 @@ def list_macros(c, cluster, slots, answer):
                 at = T.alloc_var("int32")
                 at = b.tid
                 while at < totals[0]:
-                    cluster.store(T.address_of(b.columns[b.slots[0] + at]), 0, b.own_columns[at])
+                    cluster.store(T.address_of(b.columns[b.slots[0] + at]), 0, T.Cast("int32", b.own_columns[at]))
                     at = at + c.threads
         else:
             b.survivors[0] = T.atomic_load(b.appended[0])
@@ -112,7 +113,7 @@ def survivor_macros(c, slots, lists, rows, at):
         b.own_counts[0] = T.Cast("int32", T.popcount(b.marks[0]))
         b.own_counts[1] = T.Cast("int32", T.popcount(b.marks[1]))
         slots.number_slots(HELD, b)
-        if c.streams:
+        if c.samples and at.longer(b):
             take(0, lists.append, b)
             take(1, lists.append, b)
         else:

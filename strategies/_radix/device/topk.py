@@ -29,7 +29,7 @@ from autotopk.strategies._radix.device.state import Block, state_macros
 from autotopk.strategies._radix.device.survivors import list_macros, survivor_macros
 
 
-def step_macros(c, rows, selection, survivors, lists, counting):
+def step_macros(c, at, rows, selection, survivors, lists, counting):
     """The steps up to the list of survivors: macros over a block's state `b`, see `state.py`."""
 
     @T.macro
@@ -46,7 +46,7 @@ def step_macros(c, rows, selection, survivors, lists, counting):
         rows.make_keys(b)
         allowed = T.alloc_var("int32")
         allowed = c.capacity
-        if c.streams:  # what a sample lets through comes again with the rest
+        if c.samples and at.longer(b):  # what a sample lets through comes again with the rest
             allowed = T.max(b.k, T.Cast("int32", T.Cast("int64", c.capacity // 2 * c.groups) // b.rounds))
         selection.narrow(rows.held, allowed, b)
         survivors.from_held(b)
@@ -73,12 +73,14 @@ def kernel_macros(c):
     rows, lists = row_macros(c, convert, at), list_macros(c, cluster, slots, answer)
     selection, ordering = selection_macros(c, scan, cluster, counting), ordering_macros(c, convert, scan, answer)
     survivors = survivor_macros(c, slots, lists, rows, at)
-    steps, state = step_macros(c, rows, selection, survivors, lists, counting), state_macros(c)
+    steps, state = step_macros(c, at, rows, selection, survivors, lists, counting), state_macros(c)
 
     @T.macro
     def start(b):
         """Allocates and clears. A barrier of the block must follow before anything is counted."""
         state.allocate(b)
+        convert.set_mask(b)
+        at.set_distances(b)
         counting.clear(0, b)
         if c.capacity > 0:
             ordering.clear(b)
@@ -88,14 +90,16 @@ def kernel_macros(c):
     @T.macro
     def select(b):
         """Writes the best k of a row."""
-        if c.streams and c.capacity == 0:
-            cluster.sync()
-            steps.select_unheld(b)
+        if c.capacity == 0:
+            if at.longer(b):
+                cluster.sync()
+                steps.select_unheld(b)
+            else:
+                steps.select_held(b)
         else:
             steps.select_held(b)
-            if c.streams:
+            if at.longer(b):
                 steps.select_rest(b)
-        if c.capacity > 0:
             cluster.sync()
             if b.block == 0:
                 ordering.order(b)
@@ -104,7 +108,10 @@ def kernel_macros(c):
 
 
 def radix_topk(**constants):
-    """The kernel for (rows, cols) to (rows, k); the constants are those of `Constants`."""
+    """The kernel for (rows, cols) to (rows, k); the constants are those of `Constants`.
+
+    `indices` and `indices_32` are one address: indices of pairs are int64, and int32 where they are written alone.
+    """
     c = Constants(**constants)
     macros = kernel_macros(c)
     vectors, outputs = T.dynamic("vectors"), T.dynamic("outputs")
@@ -113,11 +120,16 @@ def radix_topk(**constants):
     def radix_topk_rows(
         x: T.Tensor((vectors, c.vector), c.element),
         values: T.Tensor((outputs,), c.element),
-        indices: T.Tensor((outputs,), c.index),
+        indices: T.Tensor((outputs,), "int64"),
+        indices_32: T.Tensor((outputs,), "int32"),
         rows: T.int32,
         cols: T.int32,
         k: T.int32,
         row_stride: T.int64,
+        smallest: T.int32,
+        signed_1: T.int32,  # "signed" is a word of C++
+        infinity: T.int32,
+        indices_only: T.int32,
     ):
         with T.Kernel(rows * c.blocks, threads=c.threads, **launch_options(c.blocks)) as program:
             T.annotate_min_blocks_per_sm(max(1, 1024 // c.threads))  # at most 64 registers
@@ -128,8 +140,13 @@ def radix_topk(**constants):
                 x=x,
                 values=values,
                 indices=indices,
+                indices_32=indices_32,
                 cols=cols,
                 k=k,
+                smallest=smallest,
+                signed=signed_1,
+                infinity=infinity,
+                indices_only=indices_only,
                 tid=tid,
                 lane=tid % 32,
                 warp=tid // 32,
