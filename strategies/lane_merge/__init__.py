@@ -203,7 +203,7 @@ class LaneMerge(Strategy):
     def rungs(self, arch: int) -> Iterator[KernelSource]:
         """The same for every architecture."""
         for dtype, largest in product(MERGED_DTYPES, (True, False)):
-            yield from (rung.source for rung in _rungs(dtype, largest))
+            yield from (rung.source for rung in kernels(dtype, largest))
 
     def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every 32 * warps / lanes rows; the rung of the configuration, if there is one that serves."""
@@ -374,7 +374,8 @@ _FLOAT16_SMALLEST: Sequence[_Row] = (
 
 
 @cache
-def _rungs(dtype: str, largest: bool) -> tuple[LaneMergeKernel, ...]:
+def kernels(dtype: str, largest: bool) -> tuple[LaneMergeKernel, ...]:
+    """The rungs of a dtype and direction."""
     if DTYPE_BYTES[dtype] == 4:
         rows = _FLOAT32 if largest else _FLOAT32_SMALLEST
     else:
@@ -386,7 +387,7 @@ def _serving(problem: Problem) -> list[LaneMergeKernel]:
     """The rungs that serve, those of the least work first."""
     rungs = [
         rung
-        for rung in _rungs(problem.dtype, problem.largest)
+        for rung in kernels(problem.dtype, problem.largest)
         if rung.reading == reading(rung.config.lanes, problem) and rung.serves(problem)
     ]
     return sorted(rungs, key=lambda rung: rung.work(problem))

@@ -157,7 +157,7 @@ class MaskedArgmax(Strategy):
     def rungs(self, arch: int) -> Iterator[KernelSource]:
         """The same for every architecture."""
         for element in dict.fromkeys(map(_element, DTYPE_BYTES)):
-            yield from (rung.source for rung in _rungs(element))
+            yield from (rung.source for rung in kernels(element))
 
     def program(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every `rows_per_program` rows; the rung of the configuration, if there is one that serves."""
@@ -188,8 +188,8 @@ _LAYOUTS = {
 
 
 @cache
-def _rungs(element: str) -> tuple[MaskedArgmaxKernel, ...]:
-    """For most floats lane_merge is faster: few suffice."""
+def kernels(element: str) -> tuple[MaskedArgmaxKernel, ...]:
+    """The rungs of a kind of element; of those that lane_merge mostly serves, few."""
     layouts = _LAYOUTS[_registers(element)]
     if element in map(_element, MERGED_DTYPES):
         layouts = layouts[3:]
@@ -202,7 +202,7 @@ def _rungs(element: str) -> tuple[MaskedArgmaxKernel, ...]:
 
 def _serving(problem: Problem) -> list[MaskedArgmaxKernel]:
     """The rungs that serve, those of the least work first."""
-    rungs = [rung for rung in _rungs(_element(problem.dtype)) if rung.serves(problem)]
+    rungs = [rung for rung in kernels(_element(problem.dtype)) if rung.serves(problem)]
     return sorted(rungs, key=lambda rung: rung.work)
 
 

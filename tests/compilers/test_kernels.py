@@ -146,7 +146,9 @@ def widest_load(kernel: Kernel, folder: Path) -> int:
     ("cols", "dtype", "bits"),
     [(256, "float32", 128), (258, "float32", 32), (512, "bfloat16", 128), (128, "int64", 128), (129, "int64", 64)],
 )
-def test_masked_argmax_loads_16_bytes_where_rows_are_whole_vectors(cols: int, dtype: str, bits: int, tmp_path: Path) -> None:
+def test_masked_argmax_loads_16_bytes_where_rows_are_whole_vectors(
+    cols: int, dtype: str, bits: int, tmp_path: Path
+) -> None:
     strategy = registry.get("masked_argmax")
     problem = Problem.contiguous(1000, cols, 4, dtype)
     program = strategy.program(strategy.config_type(rows_per_program=1, warps=1), problem, H100)
