@@ -188,17 +188,17 @@ class LaneMerge(Strategy):
         return None if alike else self.ladder(problem, device)[0]
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
-        """The rungs that serve: those of the shortlist that are no longer than needed, trees first; then by work."""
-        rungs: dict[LaneMergeConfig, LaneMergeKernel] = {}
-        for rung in _serving(problem):
-            rungs.setdefault(rung.config, rung)
-        likely = [
-            config
-            for config in self.shortlist(problem, device)
-            if config in rungs and rungs[config].vectors < 2 * -(-problem.cols // rungs[config].step)
-        ]
-        likely.sort(key=lambda config: not config.tree)
-        return list(dict.fromkeys([*likely, *rungs]))
+        """Rungs that serve: those no longer than needed in the order of the shortlist, trees first; others by work."""
+        shortlist = self.shortlist(problem, device)
+        likely = list(dict.fromkeys((config.lanes, config.tree) for config in shortlist))
+
+        def place(rung: LaneMergeKernel) -> tuple[bool, int]:
+            layout = rung.config.lanes, rung.config.tree
+            if layout not in likely or rung.vectors >= 2 * -(-problem.cols // rung.step):
+                return True, len(likely)
+            return not rung.config.tree, likely.index(layout)
+
+        return list(dict.fromkeys(rung.config for rung in sorted(_serving(problem), key=place)))
 
     def rungs(self, arch: int) -> Iterator[KernelSource]:
         """The same for every architecture."""
@@ -307,7 +307,8 @@ _FLOAT32: Sequence[_Row] = (
     ("aligned", 2, 1, 8, False, 2, 1, 8),
     ("aligned", 2, 1, 8, True, 2, 1, 4),
     ("aligned", 1, 1, 8, False, 2, 0, 8),
-    ("aligned", 1, 1, 4, True, 2, 0, 2),
+    ("aligned", 1, 1, 4, True, 2, 0, 4),
+    ("aligned", 1, 1, 8, True, 2, 0, 4),
     ("ragged", 32, 1, 8, False, 5, 2, 10),
     ("ragged", 32, 1, 16, False, 5, 2, 64),
     ("ragged", 32, 1, 8, False, 9, 4, 10),
