@@ -219,6 +219,7 @@ def best_keys(
     lane,
     low,
     k,
+    MOST: tl.constexpr,
     SLOTS: tl.constexpr,
     DEPTH: tl.constexpr,
     LANES: tl.constexpr,
@@ -232,10 +233,10 @@ def best_keys(
 ):
     """The k best keys of every row in order, as `found` of `merging`, by windows from `low` on and lists of DEPTH.
 
-    MISSES: `low`, (R, 1), may be too low.
+    MOST is the largest k. MISSES: `low`, (R, 1), may be too low.
     """
-    ENDING: tl.constexpr = DEPTH < min(SLOTS * LANES, SHARE)
-    ONE_MORE: tl.constexpr = ENDING and SLOTS * LANES > 4 * DEPTH  # even strides give each of four lanes so many
+    ENDING: tl.constexpr = DEPTH < min(MOST, SHARE)
+    ONE_MORE: tl.constexpr = ENDING and MOST > 4 * DEPTH  # even strides give each of four lanes so many
     found = empty(tl.broadcast_to(lane, (low.shape[0], LANES)), SLOTS)
     left = tl.full(low.shape, GREATEST, tl.int32)  # keys above it have been taken,
     taken = tl.zeros_like(low)  # so many of them
@@ -367,6 +368,7 @@ def do_again(
     lane,
     thread,
     k,
+    MOST: tl.constexpr,
     LANES: tl.constexpr,
     SHARE: tl.constexpr,
     VECTOR: tl.constexpr,
@@ -389,8 +391,8 @@ def do_again(
     if not WHOLE:
         low = low_of_word(kth_key(memory, taken, lane, k, LANES, SHARE, VECTOR, DTYPE, LARGEST), SPAN, DTYPE, LARGEST)
     found = best_keys(
-        memory, lane, low, k, len(taken), depth(DEPTH), LANES, SHARE, VECTOR, SPAN, DTYPE, LARGEST, PAIRS,
-        not WHOLE and DEPTH < min(len(taken) * LANES, SHARE),
+        memory, lane, low, k, MOST, len(taken), depth(DEPTH), LANES, SHARE, VECTOR, SPAN, DTYPE, LARGEST, PAIRS,
+        not WHOLE and DEPTH < min(MOST, SHARE),
     )  # fmt: skip
     slots = slots_of(thread, len(found), LANES)
     columns = ()

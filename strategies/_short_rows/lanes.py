@@ -28,10 +28,16 @@ from autotopk.strategies._short_rows.settling import doubts, neighbours_alike, n
 
 
 @triton.constexpr_function
+def most(TREE, ROUNDS, SLOTS, LANES, DTYPE):
+    """The largest k."""
+    return TREE or (ROUNDS - (not holds_all(DTYPE)) if ROUNDS else SLOTS * LANES)
+
+
+@triton.constexpr_function
 def may_end(DEPTH, SHARE, TREE, ROUNDS, SLOTS, LANES, DTYPE):
-    """Whether a list may end before its lane's share does, where as many are taken as can be."""
-    most = TREE or ROUNDS or SLOTS * LANES
-    return DEPTH < SHARE and (DEPTH < most if holds_all(DTYPE) else DEPTH <= most)
+    """Whether a list may end before its lane's share does: it may have all that are taken, and of float32 the next."""
+    taken = TREE or ROUNDS or SLOTS * LANES
+    return DEPTH < SHARE and (DEPTH < taken if holds_all(DTYPE) else DEPTH <= taken)
 
 
 @triton.jit
@@ -97,6 +103,7 @@ def lane_merge_rows(
     flat_from = narrow(x, PAIRS) + flat_start
     ranks = slots_of(thread, SLOTS, LANES)
     columns, bits = held(found, thread, flat_skew, SPAN, DTYPE, LARGEST)
+    MOST: tl.constexpr = most(TREE, ROUNDS, SLOTS, LANES, DTYPE)
     MAY_END: tl.constexpr = may_end(DEPTH, VECTORS * VECTOR, TREE, ROUNDS, SLOTS, LANES, DTYPE)
     doubt = doubts(found, columns, hidden, thread, k, cols, LANES, MAY_END, DTYPE, LARGEST)
     if not holds_all(DTYPE):
@@ -119,6 +126,6 @@ def lane_merge_rows(
         doubtful = tl.reshape(tl.broadcast_to(greatest(doubt) > 0, doubt.shape), thread.shape)
         outputs_again = (values, indices, indices_only, flat_row, doubtful & (flat_row < rows), inner, slot_stride)
         do_again(
-            (row_from, cols, apart), flat_from, outputs_again, found, lane, thread, k, LANES, VECTORS * VECTOR,
+            (row_from, cols, apart), flat_from, outputs_again, found, lane, thread, k, MOST, LANES, VECTORS * VECTOR,
             1 if BY_ONE else VECTOR, SPAN, DEPTH, DTYPE, LARGEST, PAIRS and not BY_ONE, SIDE_BY_SIDE,
         )  # fmt: skip

@@ -70,6 +70,18 @@ def test_the_best_in_one_lane(dtype: str, largest: bool, step: float) -> None:
     assert not problems_with(x, *run(strategy, config, problem, x), 12, largest=largest)
 
 
+@pytest.mark.parametrize("k", [6, 7, 8])
+def test_a_list_that_ends_behind_the_spare_one(k: int) -> None:
+    """What the one lane with the best hides is like the last ones taken, and greater."""
+    problem = Problem.contiguous(1, 512, k)
+    strategy, config = lane_merge(16, 8, problem)
+    shared = (torch.arange(512) // 4 % 16 == 5).nonzero()[: k + 2, 0]
+    x = torch.rand(1, 512, generator=torch.Generator().manual_seed(0))
+    x[0, shared] = torch.arange(100, 100 - k - 2, -1).float()
+    x[0, shared[-3:]] = torch.tensor([50.0, 50.0, 50.0]) * (1 + torch.arange(3) * 2**-22)
+    assert not problems_with(x, *run(strategy, config, problem, x), k)
+
+
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("count", [1, 3, 7, 8, 20])
 def test_infinities_and_nans_of_several_lanes(count: int, largest: bool) -> None:
@@ -105,21 +117,27 @@ VALUES = itertools.cycle(["random", "ties", "few_nan", "near_ties", "minus_inf_p
 
 
 def lane_merge_problems() -> Iterator[ParameterSet]:
-    """(rung, problem, name of an input): of the shortest and the longest rows of every rung, in turn any answer."""
-    answers = itertools.cycle(ANSWERS)
+    """(rung, problem, name of an input): of the shortest and the longest rows of every rung, in turn any answer.
+
+    Every other one is slow, as those of many loads are in the interpreter.
+    """
+    answers, ends = itertools.cycle(ANSWERS), itertools.cycle([False, True])
     for dtype, largest in itertools.product(MERGED_DTYPES, (True, False)):
         for rung in lanes.kernels(dtype, largest):
             narrow = MERGED_COLS_SIDE_BY_SIDE if rung.reading == "beside" else MERGED_COLS
             shortest = max(1, rung.inside * rung.step)
             whole = rung.width if rung.reading == "aligned" else 1
-            for cols in {-(-shortest // whole) * whole, min(rung.longest, narrow)}:
+            for cols in sorted({-(-shortest // whole) * whole, min(rung.longest, narrow)}):
                 stride = cols + (3 if rung.reading == "single" else rung.reading == "ragged")
                 layout = MemoryLayout(stride, vector=whole, aligned=rung.reading != "single")
                 if rung.reading == "beside":
                     layout = MemoryLayout(cols * 3, col_stride=3, inner=3)
                 k = min(rung.most, cols)
                 problem = Problem(3, cols, k, dtype, largest, True, next(answers), device_type="cuda", layout=layout)
-                yield pytest.param(rung, problem, next(VALUES), id=f"{rung.reading}-{rung.config}-{problem}")
+                slow = [pytest.mark.slow] if next(ends) or rung.vectors >= 32 else []
+                yield pytest.param(
+                    rung, problem, next(VALUES), id=f"{rung.reading}-{rung.config}-{problem}", marks=slow
+                )
 
 
 @pytest.mark.parametrize(("rung", "problem", "name"), list(lane_merge_problems()))
