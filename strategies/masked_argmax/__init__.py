@@ -162,7 +162,7 @@ class MaskedArgmax(Strategy):
     def program(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every `rows_per_program` rows; the rung of the configuration, if there is one that serves."""
         kernel = next((rung for rung in _serving(problem) if rung.config == config), None) or MaskedArgmaxKernel(
-            config, power_of_two(problem.cols), _most(problem.k), _element(problem.dtype), _aligned(problem)
+            config, power_of_two(problem.cols), power_of_two(problem.k), _element(problem.dtype), _aligned(problem)
         )
         return KernelProgram.of(kernel.source, Extent(per=(("rows", config.rows_per_program),)))
 
@@ -173,10 +173,6 @@ def _element(dtype: str) -> str:
 
 def _aligned(problem: Problem) -> bool:
     return problem.layout.vector * problem.itemsize == VECTOR_BYTES
-
-
-def _most(k: int) -> int:
-    return 32 if k <= 32 else MAX_K
 
 
 _LAYOUTS = {
