@@ -37,8 +37,3 @@ def reasons_unmerged(problem: Problem) -> list[str]:
     if problem.k > MERGED_K:
         reasons.append(f"k={problem.k} is above {MERGED_K}")
     return reasons
-
-
-def index_pointer(problem: Problem) -> str:
-    """Triton's type of the pointer to indices."""
-    return "*i32" if problem.answer == "indices" else "*i64"

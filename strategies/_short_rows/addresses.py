@@ -5,29 +5,27 @@ import triton.language as tl
 
 
 @triton.jit
-def row_start(row, row_stride, inner, SIDE_BY_SIDE: tl.constexpr, SMALL: tl.constexpr):
-    """Offsets of the rows' first elements, of the shape of `row`; int32 if SMALL, else int64."""
+def row_start(row, row_stride, inner, SIDE_BY_SIDE: tl.constexpr):
+    """Offsets of the rows' first elements, int64 of the shape of `row`."""
     if SIDE_BY_SIDE:
-        group = row // inner
-        within = row % inner
+        return wide(row // inner) * row_stride + row % inner
     else:
-        group = row
-        within = 0
-    if SMALL:
-        return group * row_stride.to(tl.int32) + within
-    else:
-        return group.to(tl.int64) * row_stride + within
+        return wide(row) * row_stride
 
 
 @triton.jit
-def out_start(row, inner, K: tl.constexpr, SIDE_BY_SIDE: tl.constexpr, SMALL: tl.constexpr):
-    """Offsets of the rows' first results, of the shape of `row`; int32 if SMALL, else int64."""
-    if not SMALL:
-        row = row.to(tl.int64)
+def out_start(row, inner, k, SIDE_BY_SIDE: tl.constexpr):
+    """Offsets of the rows' first results, int64 of the shape of `row`."""
     if SIDE_BY_SIDE:
-        return row // inner * inner * K + row % inner
+        return wide(row // inner * inner) * wide(k) + row % inner
     else:
-        return row * K
+        return wide(row) * wide(k)
+
+
+@triton.jit
+def wide(x):
+    """Numbers from 0 on as int64, without a sign to extend."""
+    return x.to(tl.uint32, bitcast=True).to(tl.int64)
 
 
 @triton.jit
@@ -38,8 +36,8 @@ def aligned(start, VECTOR: tl.constexpr, RAGGED: tl.constexpr):
     """
     skew = tl.full(start.shape, 0, tl.int32)
     if RAGGED:
-        skew = (start % VECTOR).to(tl.int32)
-        start = start // VECTOR * VECTOR
+        skew = (start & (VECTOR - 1)).to(tl.int32)
+        start = start & -VECTOR
     return start, skew
 
 
@@ -50,3 +48,12 @@ def narrow(x, PAIRS: tl.constexpr):
         return x.to(tl.pointer_type(tl.int16), bitcast=True)
     else:
         return x
+
+
+@triton.jit
+def words_from(x, start, PAIRS: tl.constexpr):
+    """Pointers of the shape of `start`: to single elements or, if `x` is one to PAIRS, to pairs."""
+    if PAIRS:
+        return x + (start >> 1)
+    else:
+        return x + start

@@ -14,11 +14,10 @@ made anew from what is left.
 import triton
 import triton.language as tl
 
-from autotopk.strategies._short_rows.addresses import narrow
 from autotopk.strategies._short_rows.merging import empty, greatest, popped
 from autotopk.strategies._short_rows.networks import arranged, merged, sorting
 from autotopk.strategies._short_rows.order import LOWEST, float_order
-from autotopk.strategies._short_rows.packing import floor_key, free_bits, holds_all, infinity
+from autotopk.strategies._short_rows.packing import floor_key, free_bits, holds_all, infinity, worst
 from autotopk.strategies._short_rows.reading import elements, elements_of_pairs
 from autotopk.strategies._short_rows.results import looked_up, slots_of, write
 
@@ -36,23 +35,15 @@ def power_of_two(n):
 
 
 @triton.constexpr_function
-def depth(DEPTH, K, VECTOR):
-    """Length of lists, a power of two: as DEPTH in the first pass, at least two vectors and a quarter of K."""
-    return min(LONGEST, power_of_two(max(K, 4)), max(power_of_two(DEPTH), power_of_two((K + 3) // 4), 2 * VECTOR))
+def depth(DEPTH):
+    """Length of lists, a power of two: as in the first pass, where it was DEPTH, up to LONGEST."""
+    return min(LONGEST, power_of_two(max(DEPTH, 4)))
 
 
 @triton.constexpr_function
 def part_size(SHARE, VECTOR):
     """How many elements of a lane are read together, a power of two."""
     return max(VECTOR, min(PARTS, 8 * VECTOR, power_of_two(SHARE)))
-
-
-@triton.constexpr_function
-def worst(DTYPE, LARGEST, PAIRS):
-    """Bits, a signed integer, of what no element is worse than: minus infinity or a NaN, twice if PAIRS."""
-    sign = 1 << (31 if DTYPE == "float32" else 15)
-    bits = infinity(DTYPE) + (0 if LARGEST else 1) - sign
-    return bits * (sign * 2) + bits + sign * 2 if PAIRS else bits
 
 
 @triton.constexpr_function
@@ -110,7 +101,7 @@ def elements_of_part(
 
     Vectors are of VECTOR elements; adjacent lanes read adjacent ones.
     """
-    x, start, cols, apart = memory
+    row, cols, apart = memory
     WORD: tl.constexpr = 2 if PAIRS else 1
     STEP: tl.constexpr = LANES * VECTOR
     PART: tl.constexpr = part_size(SHARE, VECTOR)
@@ -121,11 +112,11 @@ def elements_of_part(
         if (
             LANES == 32
         ):  # fewer instructions; but where rows share a warp, the compiler then delays the first pass's loads
-            at = (x + (start // WORD + (first // WORD + word) * apart)) + j * (STEP // WORD) * apart
+            at = (row + (first // WORD + word) * apart) + j * (STEP // WORD) * apart
             inside = word * WORD < cols - first - j * STEP
         else:
             column = (first + j * STEP) // WORD + word
-            at = x + (start // WORD + column * apart)
+            at = row + column * apart
             inside = column * WORD < cols
         loaded = tl.load(at, mask=inside, other=worst(DTYPE, LARGEST, PAIRS))
         if PAIRS:
@@ -227,7 +218,9 @@ def best_keys(
     memory,
     lane,
     low,
-    K: tl.constexpr,
+    k,
+    MOST: tl.constexpr,
+    SLOTS: tl.constexpr,
     DEPTH: tl.constexpr,
     LANES: tl.constexpr,
     SHARE: tl.constexpr,
@@ -238,13 +231,13 @@ def best_keys(
     PAIRS: tl.constexpr,
     MISSES: tl.constexpr,
 ):
-    """The K best keys of every row in order, as `found` of `merging`, by windows from `low` on and lists of DEPTH.
+    """The k best keys of every row in order, as `found` of `merging`, by windows from `low` on and lists of DEPTH.
 
-    MISSES: `low`, (R, 1), may be too low.
+    MOST is the largest k. MISSES: `low`, (R, 1), may be too low.
     """
-    ENDING: tl.constexpr = DEPTH < min(K, SHARE)
-    ONE_MORE: tl.constexpr = ENDING and K >= 4 * DEPTH  # even strides give each of four lanes DEPTH of the best
-    found = empty(tl.broadcast_to(lane, (low.shape[0], LANES)), (K + LANES - 1) // LANES)
+    ENDING: tl.constexpr = DEPTH < min(MOST, SHARE)
+    ONE_MORE: tl.constexpr = ENDING and MOST > 4 * DEPTH  # even strides give each of four lanes so many
+    found = empty(tl.broadcast_to(lane, (low.shape[0], LANES)), SLOTS)
     left = tl.full(low.shape, GREATEST, tl.int32)  # keys above it have been taken,
     taken = tl.zeros_like(low)  # so many of them
     coarse = low < low
@@ -256,7 +249,7 @@ def best_keys(
             memory, lane, low, coarse, left, passes, DEPTH, LANES, SHARE, VECTOR, SPAN, DTYPE, LARGEST, PAIRS, ONE_MORE
         )
         end = lists[len(lists) - 1]
-        for i in range(K):
+        for i in range(k):
             key = greatest(lists[0])
             lists = popped(lists, key)
             slots = ()
@@ -270,12 +263,12 @@ def best_keys(
             end = greatest(tl.where(lists[0] == LOWEST, end, LOWEST))
             count = tl.zeros_like(found[0])
             for t in tl.static_range(0, len(found)):
-                count += ((found[t] >= end) & (lane + t * LANES < K)).to(tl.int32)
+                count += ((found[t] >= end) & (lane + t * LANES < k)).to(tl.int32)
             taken = tl.sum(count, axis=1)[:, None]
             left = end - 1
-            more = taken < K
+            more = taken < k
         if MISSES:
-            last = greatest(tl.where(lane == (K - 1) % LANES, found[(K - 1) // LANES], LOWEST))
+            last = greatest(at_slot(found, lane, k - 1))
             beyond = (last // SPAN == steps(SPAN)) & (low < highest_low(SPAN, LARGEST)) & (coarse == 0)
             anew = beyond | coarse
             if ENDING:
@@ -291,8 +284,17 @@ def best_keys(
 
 
 @triton.jit
-def ranked(bits, lane, K: tl.constexpr, LARGEST: tl.constexpr, LANES: tl.constexpr):
-    """Ranks of the float32 elements of slots, tensors (R * L,) both, K of slots from K on.
+def at_slot(found, lane, slot):
+    """(R, L) with the key in a slot, an integer or (R, 1), where that is; elsewhere LOWEST. `lane` is (1, L)."""
+    key = tl.full(found[0].shape, LOWEST, tl.int32)
+    for t in tl.static_range(0, len(found)):
+        key = tl.where(lane + t * lane.shape[1] == slot, found[t], key)
+    return key
+
+
+@triton.jit
+def ranked(bits, lane, k, LARGEST: tl.constexpr, LANES: tl.constexpr):
+    """Ranks of the float32 elements of slots, tensors (R * L,) both, k of slots from k on.
 
     Of equal elements that in the lower slot is first. `lane` is (1, L).
     """
@@ -301,8 +303,8 @@ def ranked(bits, lane, K: tl.constexpr, LARGEST: tl.constexpr, LANES: tl.constex
     for t in tl.static_range(0, len(bits)):
         order = tl.reshape(float_order(bits[t], LARGEST), (bits[t].shape[0] // LANES, LANES))
         orders = orders + (order,)
-        ranks = ranks + (tl.where(lane + t * LANES < K, tl.zeros_like(order), K),)
-    for at in tl.range(0, K, loop_unroll_factor=4):
+        ranks = ranks + (tl.where(lane + t * LANES < k, tl.zeros_like(order), k),)
+    for at in tl.range(0, k, loop_unroll_factor=4):
         other = orders[0]
         for t in tl.static_range(1, len(orders)):
             other = tl.where(at // LANES == t, orders[t], other)
@@ -324,14 +326,14 @@ def kth_key(
     memory,
     taken,
     lane,
-    K: tl.constexpr,
+    k,
     LANES: tl.constexpr,
     SHARE: tl.constexpr,
     VECTOR: tl.constexpr,
     DTYPE: tl.constexpr,
     LARGEST: tl.constexpr,
 ):
-    """The key (R, 1) of a word that K words of a row reach: the k-th one's, unless a list has ended too soon.
+    """The key (R, 1) of a word that k words of a row reach: the k-th one's, unless a list has ended too soon.
 
     `taken` is `found` of `merging`. NaNs and infinities on top are all one word, and rounds have taken those of several
     lanes as one: so they are counted.
@@ -341,7 +343,7 @@ def kth_key(
     for t in tl.static_range(0, len(taken)):
         lost += (taken[t] >= top).to(tl.int32)
     lost = tl.sum(lost, axis=1)[:, None]
-    slot = tl.zeros_like(lost) + K - 1
+    slot = tl.zeros_like(lost) + k - 1
     if tl.max(tl.max(lost, axis=1), axis=0) > 0:
         count = tl.zeros_like(taken[0])
         PART: tl.constexpr = part_size(SHARE, VECTOR)
@@ -354,51 +356,19 @@ def kth_key(
                 else:
                     count += tl.where(number == float("-inf"), 1, 0)
         slot += lost - tl.sum(count, axis=1)[:, None]
-    key = tl.full(taken[0].shape, LOWEST, tl.int32)
-    for t in tl.static_range(0, len(taken)):
-        key = tl.where(lane + t * LANES == slot, taken[t], key)
-    return tl.where(slot < lost, top, greatest(key))
-
-
-@triton.jit
-def best_columns(
-    memory,
-    taken,
-    lane,
-    K: tl.constexpr,
-    DEPTH: tl.constexpr,
-    LANES: tl.constexpr,
-    SHARE: tl.constexpr,
-    VECTOR: tl.constexpr,
-    SPAN: tl.constexpr,
-    DTYPE: tl.constexpr,
-    LARGEST: tl.constexpr,
-    PAIRS: tl.constexpr,
-    MISSES: tl.constexpr,
-):
-    """The columns of the K best elements of every row, tensors (R, L) filled as `found` of `merging` is, in any order.
-
-    `taken` is `found` of `merging`; MISSES: a list may have ended too soon. `memory` is the pointer to elements, or to
-    PAIRS of them, where rows begin, (R, 1), their columns, and how far apart these are.
-    """
-    low = tl.zeros((taken[0].shape[0], 1), tl.int32)
-    if not holds_all(DTYPE):
-        low = low_of_word(kth_key(memory, taken, lane, K, LANES, SHARE, VECTOR, DTYPE, LARGEST), SPAN, DTYPE, LARGEST)
-    found = best_keys(memory, lane, low, K, DEPTH, LANES, SHARE, VECTOR, SPAN, DTYPE, LARGEST, PAIRS, MISSES)
-    columns = ()
-    for t in tl.static_range(0, len(found)):
-        columns = columns + (SPAN - 1 - (found[t] & (SPAN - 1)),)
-    return columns
+    return tl.where(slot < lost, top, greatest(at_slot(taken, lane, slot)))
 
 
 @triton.jit
 def do_again(
     memory,
+    flat_from,
     outputs,
     taken,
     lane,
     thread,
-    K: tl.constexpr,
+    k,
+    MOST: tl.constexpr,
     LANES: tl.constexpr,
     SHARE: tl.constexpr,
     VECTOR: tl.constexpr,
@@ -407,28 +377,27 @@ def do_again(
     DTYPE: tl.constexpr,
     LARGEST: tl.constexpr,
     PAIRS: tl.constexpr,
-    BY_ONE: tl.constexpr,
     SIDE_BY_SIDE: tl.constexpr,
-    SMALL: tl.constexpr,
-    INDICES_ONLY: tl.constexpr,
 ):
     """Reads a program's rows once more, and writes the results of those that are wanted.
 
-    `memory` is as `best_columns` has it, but for the pointer, which is to PAIRS also where elements are read BY_ONE.
-    `outputs` are what `write` takes, `taken` is what was found with lists of DEPTH.
+    `memory` is where rows begin, pointers (R, 1) to elements or to PAIRS of them, their columns, and how far apart
+    these are; `flat_from` is where the thread's row begins. `outputs` are what `write` takes, `taken` is `found` of
+    `merging`, with lists of DEPTH.
     """
-    x, start, cols, apart = memory
-    single = narrow(x, PAIRS)
-    best = best_columns(
-        (single if BY_ONE else x, start, cols, apart), taken, lane, K, depth(DEPTH, K, 1 if BY_ONE else VECTOR), LANES,
-        SHARE, 1 if BY_ONE else VECTOR, SPAN, DTYPE, LARGEST, PAIRS and not BY_ONE,
-        not holds_all(DTYPE) and DEPTH < min(K, SHARE),
+    _, cols, apart = memory
+    WHOLE: tl.constexpr = holds_all(DTYPE)
+    low = tl.zeros((taken[0].shape[0], 1), tl.int32)
+    if not WHOLE:
+        low = low_of_word(kth_key(memory, taken, lane, k, LANES, SHARE, VECTOR, DTYPE, LARGEST), SPAN, DTYPE, LARGEST)
+    found = best_keys(
+        memory, lane, low, k, MOST, len(taken), depth(DEPTH), LANES, SHARE, VECTOR, SPAN, DTYPE, LARGEST, PAIRS,
+        not WHOLE and DEPTH < min(MOST, SHARE),
     )  # fmt: skip
-    slots = slots_of(thread, len(best), LANES)
+    slots = slots_of(thread, len(found), LANES)
     columns = ()
-    starts = tl.reshape(tl.broadcast_to(start, taken[0].shape), thread.shape)
-    for t in tl.static_range(0, len(best)):
-        columns = columns + (tl.reshape(best[t], thread.shape),)
-    bits = looked_up(single, slots, columns, starts, apart, K, False)
-    ranks = slots if holds_all(DTYPE) else ranked(bits, lane, K, LARGEST, LANES)
-    write(outputs, ranks, columns, bits, K, SIDE_BY_SIDE, SMALL, INDICES_ONLY)
+    for t in tl.static_range(0, len(found)):
+        columns = columns + (tl.reshape(SPAN - 1 - (found[t] & (SPAN - 1)), thread.shape),)
+    bits = looked_up(flat_from, columns, cols, apart, LARGEST)
+    ranks = slots if WHOLE else ranked(bits, lane, k, LARGEST, LANES)
+    write(outputs, ranks, columns, bits, k, SIDE_BY_SIDE)

@@ -3,11 +3,10 @@
 A list is DEPTH tensors (R, L): the best keys of every lane in order, largest first. Keys of a row differ, but for
 LOWEST, which marks the end of a list that is used up. `merged_by_rounds` and `merged_by_tree` both return
 
-- `top`: tensors (R, 1), the best keys of the rows in order
-- `found`: SLOTS tensors (R, L), the same keys with key i in lane i % LANES of tensor i // LANES
-- `following`: (R, 1), the best of the keys that are left in the lists
-- `hidden`: (R, L), whether a lane's list may have been too short to hold all of its elements that belong to `top`, or
-  the one that belongs after it
+- `found`: SLOTS tensors (R, L), the best keys in order, key i in lane i % LANES of tensor i // LANES
+- `following`: (R, 1), the best of the keys after those asked for
+- `hidden`: (R, L), whether a lane's list may have been too short to hold all of its elements that were asked for, or
+  the one that belongs after them
 """
 
 import triton
@@ -74,32 +73,49 @@ def greatest_below(lists, key):
 
 
 @triton.jit
-def merged_by_rounds(lists, lane, TAKEN: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr):
-    """The TAKEN best keys: each is the maximum of the heads, and the lane that had it takes it off its list."""
+def merged_by_rounds(lists, lane, taken, ROUNDS: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr):
+    """The best keys, ROUNDS of them, or `taken` if that is 0, and the one after those.
+
+    Each is the maximum of the heads, and the lane that had it takes it off its list. A known number of ROUNDS needs no
+    loop, and the last ones need not keep lists that nobody takes from.
+    """
     found = empty(lists[0], SLOTS)
-    top = ()
     following = greatest(lists[0])
-    for i in tl.static_range(0, TAKEN):
-        top = top + (following,)
-        found = marked(found, following, lane, i, LANES)
-        lists = popped(lists, following)
-        following = greatest(lists[0])
-    return top, found, following, lists[0] == LOWEST
+    if ROUNDS > 0:
+        for i in tl.static_range(0, ROUNDS):
+            found = marked(found, following, lane, i, LANES)
+            lists = popped(lists, following)
+            following = greatest(lists[0])
+    else:
+        found = ()
+        for t in tl.static_range(0, SLOTS):
+            slot = tl.full(lists[0].shape, LOWEST, tl.int32)
+            for i in range(tl.minimum(taken - t * LANES, LANES)):
+                slot = tl.where(lane == i, following, slot)
+                lists = popped(lists, following)
+                following = greatest(lists[0])
+            found = found + (slot,)
+    return found, following, lists[0] == LOWEST
 
 
 @triton.jit
-def merged_by_tree(lists, lane, K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr):
-    """The K <= 4 best keys: the heads of lists are merged pairwise until one list is left."""
+def merged_by_tree(lists, lane, k, TREE: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr):
+    """The TREE = 2 or 4 best keys, k asked for: the heads of lists are merged pairwise until one list is left.
+
+    Before the others it returns them as tensors (R, 1), the k-th last.
+    """
     found = empty(lists[0], SLOTS)
     heads = lists + empty(lists[0], 3)
-    if K <= 2:
+    if TREE == 2:
         best = tl.reduce((heads[0], heads[1]), 1, merged_2)
     else:
         best = tl.reduce((heads[0], heads[1], heads[2], heads[3]), 1, merged_4)
     top = ()
-    for i in tl.static_range(0, K):
+    for i in tl.static_range(0, TREE):
         top = top + (best[i][:, None],)
-    for i in tl.static_range(0, K):
         found = marked(found, top[i], lane, i, LANES)
-    following = greatest_below(lists, top[K - 1])
-    return top, found, following, lists[len(lists) - 1] >= top[K - 1]
+    last = top[0]
+    for i in tl.static_range(1, TREE):
+        last = tl.where(k > i, top[i], last)
+    following = greatest_below(lists, last)
+    return top + (last,), found, following, lists[len(lists) - 1] >= last

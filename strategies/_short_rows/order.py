@@ -8,19 +8,21 @@ LOWEST = tl.constexpr(-(1 << 31))
 
 
 @triton.jit
-def order_key(bits, FLOAT_INF: tl.constexpr, SIGN_SHIFT: tl.constexpr, LARGEST: tl.constexpr):
-    """Keys of elements of any dtype in torch's order, NaN above everything; turned around where not LARGEST.
+def order_key(bits, smallest, signed, infinity, BITS: tl.constexpr, FLOAT: tl.constexpr):
+    """Keys of elements of any dtype in torch's order, NaN above everything; turned around if `smallest`.
 
-    `bits` are the elements as sign-extended integers, of any shape. FLOAT_INF is the bit pattern of infinity, 0 for
-    integers. SIGN_SHIFT is the position of the sign bit.
+    `bits` are the elements as sign-extended integers, of any shape. Of FLOATs `infinity` is its bit pattern; of
+    integers `signed` tells whether they have a sign.
     """
-    key = bits
-    if FLOAT_INF > 0:
-        magnitude = bits & ((1 << SIGN_SHIFT) - 1)
-        key = tl.where(magnitude > FLOAT_INF, FLOAT_INF + 1, bits ^ ((bits >> SIGN_SHIFT) & ((1 << SIGN_SHIFT) - 1)))
-    if not LARGEST:
-        key = -1 - key
-    return key
+    turned = 0 - smallest
+    if FLOAT:
+        magnitude = bits & ((1 << (BITS - 1)) - 1)
+        line = bits ^ ((bits >> (BITS - 1)) & ((1 << (BITS - 1)) - 1))
+        return tl.where(magnitude > infinity, infinity + 1, line) ^ turned
+    elif BITS == 8:  # wider ones are all signed
+        return (bits & (255 - 256 * signed)) ^ turned
+    else:
+        return bits ^ turned
 
 
 @triton.jit

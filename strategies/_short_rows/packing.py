@@ -21,9 +21,6 @@ import triton.language as tl
 from autotopk.strategies._short_rows.networks import larger, smaller
 from autotopk.strategies._short_rows.order import float_key
 
-ABSENT = tl.constexpr(-3.4028234663852886e38)
-"""The lowest float32: the word of a place that has no element."""
-
 
 @triton.constexpr_function
 def holds_all(DTYPE):
@@ -44,8 +41,16 @@ def infinity(DTYPE):
 
 
 @triton.constexpr_function
+def worst(DTYPE, LARGEST, PAIRS):
+    """Bits, a signed integer, of what no element is worse than: minus infinity or a NaN, twice if PAIRS."""
+    sign = 1 << (31 if DTYPE == "float32" else 15)
+    bits = infinity(DTYPE) + (0 if LARGEST else 1) - sign
+    return bits * (sign * 2) + bits + sign * 2 if PAIRS else bits
+
+
+@triton.constexpr_function
 def floor(DTYPE):
-    """What elements are raised to; a word of it is above `ABSENT`, and for 16 bits below every finite element's."""
+    """What elements are raised to; for 16 bits a word of it is below every finite element's."""
     return {
         "float32": -3.3895313892515355e38,  # 0xff7f0000
         "bfloat16": -3.39617752923046e38,  # 0xff7f8000

@@ -8,8 +8,8 @@ begin, `skew` elements before their first; of others `skew` is 0.
 import triton
 import triton.language as tl
 
-from autotopk.strategies._short_rows.addresses import narrow
-from autotopk.strategies._short_rows.packing import ABSENT, float32_bits, packed
+from autotopk.strategies._short_rows.addresses import narrow, words_from
+from autotopk.strategies._short_rows.packing import float32_bits, packed, worst
 
 
 @triton.constexpr_function
@@ -23,22 +23,22 @@ def read(
     x,
     start,
     skew,
-    present,
     cols,
     col_stride,
     LANES: tl.constexpr,
     VECTORS: tl.constexpr,
     VECTOR: tl.constexpr,
     INSIDE: tl.constexpr,
+    DTYPE: tl.constexpr,
+    LARGEST: tl.constexpr,
     PAIRS: tl.constexpr,
     RAGGED: tl.constexpr,
     SIDE_BY_SIDE: tl.constexpr,
 ):
-    """VECTORS tensors (R, L * VECTOR) of elements, or (R, L * VECTOR / 2) of pairs; outside of a row they are anything.
+    """VECTORS tensors (R, L * VECTOR) of elements, or (R, L * VECTOR / 2) of pairs; the `worst` outside of a row.
 
-    `start`, `skew` and `present` are (R, 1): what `aligned` returns, and whether rows exist. Vectors inside of every
-    row are read whole, and in PAIRS if so asked; those at a ragged row's ends are read one element a load. All loads
-    are in flight at once.
+    `start` and `skew`, (R, 1), are what `aligned` returns. Vectors inside of every row are read whole, and in PAIRS if
+    so asked; those at a ragged row's ends are read one element a load. All loads are in flight at once.
     """
     STEP: tl.constexpr = LANES * VECTOR
     WORD: tl.constexpr = 2 if PAIRS else 1
@@ -46,18 +46,22 @@ def read(
     for j in tl.static_range(0, VECTORS):
         if SIDE_BY_SIDE:
             column = tl.arange(0, STEP)[None, :] + j * STEP
-            at = x + (start + column * col_stride)
+            at = x + start + column * col_stride
         elif at_an_end(j, INSIDE, RAGGED):
             column = tl.arange(0, STEP)[None, :] + j * STEP - skew
-            at = narrow(x, PAIRS) + (start + (column + skew))
+            at = narrow(x, PAIRS) + (start + skew) + column
         else:
             word = tl.arange(0, STEP // WORD)[None, :] + j * (STEP // WORD)
             column = word * WORD
-            at = x + (start // WORD + word)
+            at = words_from(x, start, PAIRS) + word
         if j < INSIDE and not at_an_end(j, INSIDE, RAGGED):
             loaded = loaded + (tl.load(at),)
         else:
-            loaded = loaded + (tl.load(at, mask=present & (column >= 0) & (column < cols), other=0),)
+            inside = column < cols
+            if RAGGED:
+                inside = inside & (column >= 0)
+            other = worst(DTYPE, LARGEST, PAIRS and not at_an_end(j, INSIDE, RAGGED))
+            loaded = loaded + (tl.load(at, mask=inside, other=other),)
     return loaded
 
 
@@ -115,10 +119,7 @@ def elements(x, VECTOR: tl.constexpr, DTYPE: tl.constexpr):
 @triton.jit
 def words_of(
     loaded,
-    skew,
-    lane,
     rows,
-    cols,
     LANES: tl.constexpr,
     VECTOR: tl.constexpr,
     INSIDE: tl.constexpr,
@@ -128,10 +129,10 @@ def words_of(
     PAIRS: tl.constexpr,
     RAGGED: tl.constexpr,
 ):
-    """What `read` gave as VECTORS * VECTOR tensors (R, L) of words, `ABSENT` outside of a row.
+    """What `read` gave as VECTORS * VECTOR tensors (R, L) of words.
 
-    `skew` is (R, 1), `lane` (1, L). The place of column c is SPAN - 1 - (c + skew). All lanes pack that of the last
-    lane, which is a constant; (LANES - 1 - lane) * VECTOR is to be added to what survives sorting.
+    The place of column c is SPAN - 1 - (c + skew). All lanes pack that of the last lane, which is a constant;
+    (LANES - 1 - lane) * VECTOR is to be added to what survives sorting.
     """
     STEP: tl.constexpr = LANES * VECTOR
     cut = tl.where(rows > 0, -SPAN, 0)  # no constant to the compiler, which would make two instructions of and, or
@@ -143,10 +144,5 @@ def words_of(
             bits = elements(loaded[j], VECTOR, DTYPE)
         for u in tl.static_range(0, VECTOR):
             word = packed(bits[u], cut, SPAN - STEP * (j + 1) + VECTOR - 1 - u, DTYPE, LARGEST)
-            if at_an_end(j, INSIDE, RAGGED):
-                column = lane * VECTOR + (j * STEP + u) - skew
-                word = tl.where((column >= 0) & (column < cols), word, ABSENT)
-            elif j >= INSIDE:
-                word = tl.where(lane * VECTOR + j * STEP < cols, word, ABSENT)
             words = words + (word,)
     return words

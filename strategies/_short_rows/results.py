@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from autotopk.strategies._short_rows.addresses import narrow, out_start
+from autotopk.strategies._short_rows.addresses import out_start, wide
 from autotopk.strategies._short_rows.packing import unpacked
 
 
@@ -32,36 +32,40 @@ def held(found, thread, skew, SPAN: tl.constexpr, DTYPE: tl.constexpr, LARGEST: 
 
 
 @triton.jit
-def looked_up(x, slots, columns, start, apart, COUNT: tl.constexpr, PAIRS: tl.constexpr):
-    """Bits of the elements of columns, read again for slots below COUNT.
+def outside(column, cols):
+    """Whether a column is no row's, of any shape."""
+    return column.to(tl.uint32, bitcast=True) >= cols.to(tl.uint32, bitcast=True)
 
-    `start` is where the thread's row begins; columns are `apart`.
+
+@triton.jit
+def looked_up(row, columns, cols, apart, LARGEST: tl.constexpr):
+    """Bits of the elements of columns, read again; of columns that are outside, of the worst float32.
+
+    `row` points to where the thread's row begins; columns are `apart`.
     """
+    worst: tl.constexpr = -0x800000 if LARGEST else 0x7FFFFFFF
     bits = ()
     for t in tl.static_range(0, len(columns)):
-        bits = bits + (tl.load(narrow(x, PAIRS) + (start + columns[t] * apart), mask=slots[t] < COUNT, other=0),)
+        bits = bits + (tl.load(row + columns[t] * apart, mask=outside(columns[t], cols) == 0, other=worst),)
     return bits
 
 
 @triton.jit
-def write(
-    outputs,
-    ranks,
-    columns,
-    bits,
-    K: tl.constexpr,
-    SIDE_BY_SIDE: tl.constexpr,
-    SMALL: tl.constexpr,
-    INDICES_ONLY: tl.constexpr,
-):
-    """Writes columns, and bits but where INDICES_ONLY, each at its rank if that is below K: tuples of SLOTS tensors.
+def write(outputs, ranks, columns, bits, k, SIDE_BY_SIDE: tl.constexpr):
+    """Writes columns, and bits but where indices alone are asked for, each at its rank if that is below k.
 
-    `outputs` are values, indices, the thread's row, whether it is wanted, `inner`, and how far results are apart.
+    `ranks`, `columns` and `bits` are tuples of SLOTS tensors. `outputs` are values, indices, whether they are asked for
+    alone and thus int32, the thread's row, whether it is wanted, `inner`, and how far results are apart.
     """
-    values, indices, row, wanted, inner, slot_stride = outputs
-    out = out_start(row, inner, K, SIDE_BY_SIDE, SMALL)
-    for t in tl.static_range(0, len(ranks)):
-        at = out + ranks[t] * slot_stride
-        if not INDICES_ONLY:
-            tl.store(values + at, bits[t], mask=wanted & (ranks[t] < K))
-        tl.store(indices + at, columns[t].to(indices.dtype.element_ty), mask=wanted & (ranks[t] < K))
+    values, indices, indices_only, row, wanted, inner, slot_stride = outputs
+    out = out_start(row, inner, k, SIDE_BY_SIDE)
+    if indices_only:
+        narrow_indices = indices.to(tl.pointer_type(tl.int32), bitcast=True)
+        for t in tl.static_range(0, len(ranks)):
+            at = out + wide(ranks[t] * slot_stride)
+            tl.store(narrow_indices + at, columns[t], mask=wanted & (ranks[t] < k))
+    else:
+        for t in tl.static_range(0, len(ranks)):
+            at = out + wide(ranks[t] * slot_stride)
+            tl.store(values + at, bits[t], mask=wanted & (ranks[t] < k))
+            tl.store(indices + at, columns[t].to(tl.int64), mask=wanted & (ranks[t] < k))

@@ -1,7 +1,7 @@
 """What keys cannot tell: which rows may be wrong, and the order of neighbours that differ in their last bits alone.
 
-`top`, `found`, `following` and `hidden` are what `merging` returns. `doubt` is (R, L) int32: a row in which it is
-not 0 everywhere may be wrong and must be done again.
+`found`, `following` and `hidden` are what `merging` returns. `doubt` is (R, L) int32: a row in which it is not 0
+everywhere may be wrong and must be done again.
 """
 
 import triton
@@ -9,40 +9,48 @@ import triton.language as tl
 
 from autotopk.strategies._short_rows.order import float_key
 from autotopk.strategies._short_rows.packing import alike, floor_key, holds_all, infinity
+from autotopk.strategies._short_rows.results import outside
 
 
 @triton.jit
 def doubts(
-    top,
-    following,
+    found,
+    columns,
     hidden,
-    COUNT: tl.constexpr,
-    DEPTH: tl.constexpr,
-    TREE: tl.constexpr,
-    K: tl.constexpr,
-    SPARE: tl.constexpr,
-    SPAN: tl.constexpr,
+    thread,
+    k,
+    cols,
+    LANES: tl.constexpr,
+    MAY_END: tl.constexpr,
     DTYPE: tl.constexpr,
     LARGEST: tl.constexpr,
 ):
-    """The `doubt` that keys tell, COUNT being the elements of a lane.
+    """The `doubt` that keys tell. `columns`, flat, are those of `found`; MAY_END: lists may have ended too soon.
 
-    A NaN or infinity on top, or a k-th at the floor, is not what it was in the row. A k-th like the one after it may
-    be the lesser of the two. Where lists are shorter than a lane's share, one may have ended too soon.
+    A NaN or infinity on top, or one of the k at the floor, is not what it was in the row, and what is outside of the
+    row is at the floor.
     """
-    WHOLE: tl.constexpr = holds_all(DTYPE)
-    doubt = tl.zeros(hidden.shape, tl.int32)
-    if TREE and not WHOLE:  # a tree takes no spare one, and its neighbours are not put in order
-        for i in tl.static_range(1, K):
-            doubt |= alike(top[i - 1], top[i], SPAN).to(tl.int32)
-    doubt |= (top[0] >= infinity("float32")).to(tl.int32)
-    if not (WHOLE and LARGEST):
-        doubt |= (top[K - 1] <= floor_key(DTYPE)).to(tl.int32)
-    if not WHOLE and SPARE == 0:
-        doubt |= alike(top[K - 1], following, SPAN).to(tl.int32)
-    if DEPTH < COUNT and DEPTH < (K if WHOLE else K + SPARE + 1):
+    doubt = (found[0] >= infinity("float32")).to(tl.int32)
+    for t in tl.static_range(0, len(found)):
+        if holds_all(DTYPE) and LARGEST:  # at the floor is minus infinity alone
+            low = outside(columns[t], cols)
+        else:
+            low = tl.reshape(found[t], thread.shape) <= floor_key(DTYPE)
+        doubt |= tl.reshape((low & (thread % LANES + t * LANES < k)).to(tl.int32), doubt.shape)
+    if MAY_END:
         doubt |= hidden.to(tl.int32)
     return doubt
+
+
+@triton.jit
+def neighbours_alike(top, following, doubt, k, SPAN: tl.constexpr):
+    """`doubt` with whether two of the k keys, or the k-th and the `following`, are alike.
+
+    `top` are (R, 1): the best keys in order, at least k, and the k-th once more.
+    """
+    for i in tl.static_range(1, len(top) - 1):
+        doubt |= (alike(top[i - 1], top[i], SPAN) & (k > i)).to(tl.int32)
+    return doubt | alike(top[len(top) - 1], following, SPAN).to(tl.int32)
 
 
 @triton.jit
@@ -70,7 +78,8 @@ def neighbours_ordered(
     following,
     doubt,
     lane,
-    TAKEN: tl.constexpr,
+    k,
+    taken,
     SPAN: tl.constexpr,
     LARGEST: tl.constexpr,
     LANES: tl.constexpr,
@@ -79,7 +88,7 @@ def neighbours_ordered(
 
     `bits` are SLOTS tensors (R * L,): the float32 elements whose keys stand in `found`. Two neighbours whose keys are
     alike change ranks if their elements are out of order. In doubt are three alike with two of them out of order, and
-    the last one taken if those before and after it are like it.
+    the last one taken if those before and after it are like it; the one after it alone where no more than k were taken.
     """
     keys = ()
     for t in tl.static_range(0, len(found)):
@@ -92,12 +101,13 @@ def neighbours_ordered(
         slot = lane + t * LANES
         before = shifted(keys, t, lane, -1, LANES)
         after = shifted(keys, t, lane, 1, LANES)
-        with_before = alike(before, keys[t], SPAN) & (slot > 0) & (slot < TAKEN)
-        with_after = alike(after, keys[t], SPAN) & (slot < TAKEN - 1)
-        with_following = alike(following, found[t], SPAN) & (slot == TAKEN - 1)
+        with_before = alike(before, keys[t], SPAN) & (slot > 0) & (slot < taken)
+        with_after = alike(after, keys[t], SPAN) & (slot < taken - 1)
+        with_following = alike(following, found[t], SPAN) & (slot == taken - 1)
         late = with_before & (keys[t] > before)
         early = with_after & (after > keys[t])
-        doubt |= (with_before & ((with_after & (late | early)) | with_following)).to(tl.int32)
+        doubt |= (with_before & with_after & (late | early)).to(tl.int32)
+        doubt |= (with_following & (with_before | (taken == k))).to(tl.int32)
         rank = slot - late.to(tl.int32) + early.to(tl.int32)
         ranks = ranks + (tl.reshape(rank, bits[t].shape),)
     return ranks, doubt

@@ -1,17 +1,19 @@
 """Short rows of floats, sorted lane by lane and merged, in Triton: the fastest for small k."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
 from math import sqrt
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from autotopk.candidate import Knob
 from autotopk.compilers.triton import TritonSource
 from autotopk.device import Device
-from autotopk.kernel import kernel_symbol
-from autotopk.problem import ANSWERS, VECTOR_BYTES, Problem, power_of_two
+from autotopk.kernel import KernelSource
+from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
-from autotopk.strategies._short_rows import MERGED_DTYPES, index_pointer, reasons_unlaunchable, reasons_unmerged
+from autotopk.strategies._short_rows import MERGED_DTYPES, reasons_unlaunchable, reasons_unmerged
 from autotopk.strategy import Features, Strategy
 
 MAX_SHARE = 64
@@ -21,8 +23,14 @@ WARPS = (1, 2, 4, 8)
 DEPTHS = (4, 8, 16, 32, 64)
 TREE_K = 4
 """Largest k whose lists are merged pairwise."""
+MAX_ROUNDS = 10
+"""Largest k whose rounds are no loop."""
 FEW = 8
 """Rows a multiprocessor that leave it waiting for memory and each other; fewer lanes a row would not help."""
+
+Reading = Literal["aligned", "ragged", "single", "beside"]
+"""How elements are loaded: 16 bytes at a time, from rows that begin at a multiple of that or not; one by one; one by
+one from rows side by side."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,103 @@ class LaneMergeConfig:
     """Length of a lane's list where its share is longer."""
     tree: bool
     """Merge lists pairwise, for k <= 4, rather than take one head after the other."""
+
+
+@dataclass(frozen=True)
+class LaneMergeKernel:
+    """What is compiled: a configuration, and the sizes up to which its kernel goes."""
+
+    config: LaneMergeConfig
+    vectors: int
+    """Loads of a lane."""
+    inside: int
+    """The first so many are inside of every row; of ragged rows all but the very first."""
+    most: int
+    """The largest k."""
+    dtype: str
+    largest: bool
+    reading: Reading
+
+    @property
+    def width(self) -> int:
+        """Elements of a load."""
+        return VECTOR_BYTES // DTYPE_BYTES[self.dtype] if self.reading in ("aligned", "ragged") else 1
+
+    @property
+    def step(self) -> int:
+        """Elements of a load of all lanes."""
+        return self.config.lanes * self.width
+
+    @property
+    def longest(self) -> int:
+        """The longest row."""
+        return self.vectors * self.step - (self.width - 1 if self.reading == "ragged" else 0)
+
+    def serves(self, problem: Problem) -> bool:
+        """Whether a problem that is read so is within its sizes, and lists are long enough for most data."""
+        return (
+            problem.k <= self.most
+            and self.inside * self.step <= problem.cols <= self.longest
+            and self.config.depth >= min(share(self.config.lanes, problem), least_depth(self.config, problem))
+        )
+
+    def work(self, problem: Problem) -> float:
+        """About the instructions of a row times its lanes; a round in a loop costs more than others."""
+        rounds = 1.5 * problem.k + 3 if self.most > MAX_ROUNDS else self.most
+        return self.config.lanes * (8 * self.vectors * self.width - 2 * self.inside + 14 * rounds)
+
+    @property
+    def source(self) -> TritonSource:
+        """The kernel."""
+        lanes, itemsize = self.config.lanes, DTYPE_BYTES[self.dtype]
+        pairs = itemsize == 2 and self.width > 1
+        element = f"*i{8 * itemsize}"
+        tree = power_of_two(max(2, self.most)) if self.config.tree else 0
+        spare = int(itemsize == 4 and not self.config.tree)
+        rounds = 0 if self.config.tree or self.most > MAX_ROUNDS else self.most + spare
+        slots = -(-(tree or rounds or self.most) // lanes)
+        direction = "largest" if self.largest else "smallest"
+        return TritonSource(
+            function="autotopk.strategies._short_rows.lanes:lane_merge_rows",
+            signature=(
+                ("x", "*i32" if pairs else element),
+                ("values", element),
+                ("indices", "*i64"),
+                ("rows", "i32"),
+                ("cols", "i32"),
+                ("k", "i32"),
+                ("row_stride", "i64"),
+                ("col_stride", "i64"),
+                ("inner", "i32"),
+                ("indices_only", "i32"),
+            ),
+            constants=(
+                ("ROWS", 32 * self.config.warps // lanes),
+                ("LANES", lanes),
+                ("VECTORS", self.vectors),
+                ("VECTOR", self.width),
+                ("INSIDE", self.inside),
+                ("SPAN", self.step * power_of_two(self.vectors)),
+                ("DEPTH", min(self.config.depth, self.vectors * self.width)),
+                ("TREE", tree),
+                ("ROUNDS", rounds),
+                ("SLOTS", slots),
+                ("DTYPE", self.dtype),
+                ("LARGEST", self.largest),
+                ("PAIRS", pairs),
+                ("RAGGED", self.reading == "ragged"),
+                ("SIDE_BY_SIDE", self.reading == "beside"),
+            ),
+            divisors=(
+                ("x", self.width * itemsize),
+                ("values", 16),
+                ("indices", 16),
+                ("cols", self.width if self.reading == "aligned" else 1),
+                ("row_stride", self.width if self.reading == "aligned" else 1),
+            ),
+            warps=self.config.warps,
+            symbol=f"autotopk_lane_merge_{self.dtype}_{direction}",
+        )
 
 
 class LaneMerge(Strategy):
@@ -78,64 +183,33 @@ class LaneMerge(Strategy):
         )
 
     def heuristic(self, problem: Problem, device: Device) -> LaneMergeConfig | None:
-        """The first of the space; where so many float32 are asked for that some are alike, others are faster."""
+        """The likeliest rung; where so many float32 are asked for that some are alike, others are faster."""
         alike = problem.itemsize == 4 and problem.k * problem.cols > 1 << 15
-        return None if alike else self.shortlist(problem, device)[0]
+        return None if alike else self.ladder(problem, device)[0]
+
+    def ladder(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
+        """Rungs that serve: those no longer than needed in the order of the shortlist, trees first; others by work."""
+        shortlist = self.shortlist(problem, device)
+        likely = list(dict.fromkeys((config.lanes, config.tree) for config in shortlist))
+
+        def place(rung: LaneMergeKernel) -> tuple[bool, int]:
+            layout = rung.config.lanes, rung.config.tree
+            if layout not in likely or rung.vectors >= 2 * -(-problem.cols // rung.step):
+                return True, len(likely)
+            return not rung.config.tree, likely.index(layout)
+
+        return list(dict.fromkeys(rung.config for rung in sorted(_serving(problem), key=place)))
+
+    def rungs(self, arch: int) -> Iterator[KernelSource]:
+        """The same for every architecture."""
+        for dtype, largest in product(MERGED_DTYPES, (True, False)):
+            yield from (rung.source for rung in kernels(dtype, largest))
 
     def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
-        """One program for every 32 * warps / lanes rows."""
-        rows = 32 * config.warps // config.lanes
-        ragged = is_ragged(config.lanes, problem)
-        width = vector(config.lanes, problem)
-        pairs = problem.itemsize == 2 and width > 1
-        step = config.lanes * width
-        vectors = -(-(problem.cols + (width - 1 if ragged else 0)) // step)
-        whole = problem.itemsize == 2
-        spare = 0 if whole or config.tree or problem.k == problem.cols else 1
-        element = f"*i{8 * problem.itemsize}"
-        source = TritonSource(
-            function="autotopk.strategies._short_rows.lanes:lane_merge_rows",
-            signature=(
-                ("x", "*i32" if pairs else element),
-                ("values", element),
-                ("indices", index_pointer(problem)),
-                ("rows", "i32"),
-                ("cols", "i32"),
-                ("row_stride", "i64"),
-                ("col_stride", "i64"),
-                ("inner", "i32"),
-            ),
-            constants=(
-                ("ROWS", rows),
-                ("LANES", config.lanes),
-                ("VECTORS", vectors),
-                ("VECTOR", width),
-                ("INSIDE", problem.cols // step),
-                ("SPAN", step * power_of_two(vectors)),
-                ("DEPTH", min(config.depth, vectors * width)),
-                ("TREE", config.tree),
-                ("K", problem.k),
-                ("SPARE", spare),
-                ("SLOTS", -(-(problem.k + spare) // config.lanes)),
-                ("DTYPE", problem.dtype),
-                ("LARGEST", problem.largest),
-                ("PAIRS", pairs),
-                ("RAGGED", ragged),
-                ("SIDE_BY_SIDE", problem.layout.side_by_side),
-                ("SMALL", max(problem.layout.extent(problem.rows, problem.cols), problem.rows * problem.k) < 1 << 31),
-                ("INDICES_ONLY", problem.answer == "indices"),
-            ),
-            divisors=(
-                ("x", width * problem.itemsize),
-                ("values", 16),
-                ("indices", 16),
-                ("cols", 1 if ragged else width),
-                ("row_stride", 1 if ragged else width),
-            ),
-            warps=config.warps,
-            symbol=kernel_symbol(self.name, problem, sorted=True),
-        )
-        return KernelProgram.of(source, Extent(per=(("rows", rows),)))
+        """One program for every 32 * warps / lanes rows; the rung of the configuration, if there is one that serves."""
+        rung = next((rung for rung in _serving(problem) if rung.config == config), None)
+        kernel = rung or _made_to_measure(config, problem)
+        return KernelProgram.of(kernel.source, Extent(per=(("rows", 32 * config.warps // config.lanes),)))
 
 
 def least_depth(config: LaneMergeConfig, problem: Problem) -> float:
@@ -146,22 +220,29 @@ def least_depth(config: LaneMergeConfig, problem: Problem) -> float:
     return min(problem.k + 2, mean + 3.5 * sqrt(mean) + 2)
 
 
-def is_ragged(lanes: int, problem: Problem) -> bool:
-    """Whether rows are read in aligned vectors although they do not begin at one: worth it for two of them a lane."""
+def reading(lanes: int, problem: Problem) -> Reading:
+    """How a problem is read by so many lanes: ragged rows only where each has two loads, which it pays for."""
     widest = VECTOR_BYTES // problem.itemsize
-    wide = problem.cols >= 2 * lanes * widest
-    return problem.layout.aligned and not problem.layout.side_by_side and problem.layout.vector < widest and wide
-
-
-def vector(lanes: int, problem: Problem) -> int:
-    """Elements of a load."""
-    return VECTOR_BYTES // problem.itemsize if is_ragged(lanes, problem) else problem.layout.vector
+    if problem.layout.side_by_side:
+        return "beside"
+    if problem.layout.vector == widest:
+        return "aligned"
+    return "ragged" if problem.layout.aligned and problem.cols >= 2 * lanes * widest else "single"
 
 
 def share(lanes: int, problem: Problem) -> int:
     """Elements of a lane."""
-    width = vector(lanes, problem)
+    width = 1 if reading(lanes, problem) in ("single", "beside") else VECTOR_BYTES // problem.itemsize
     return -(-problem.cols // (lanes * width)) * width
+
+
+def _made_to_measure(config: LaneMergeConfig, problem: Problem) -> LaneMergeKernel:
+    """The least kernel that serves."""
+    way = reading(config.lanes, problem)
+    one = LaneMergeKernel(config, 1, 0, 0, problem.dtype, problem.largest, way)
+    vectors = -(-(problem.cols + one.step - one.longest) // one.step)
+    most = power_of_two(max(2, problem.k)) if config.tree else problem.k
+    return replace(one, vectors=vectors, inside=problem.cols // one.step, most=most)
 
 
 def _layouts(problem: Problem, device: Device) -> Iterator[LaneMergeConfig]:
@@ -191,6 +272,126 @@ def _lane_counts(problem: Problem, device: Device) -> list[int]:
     if few:
         return [32, *counts] if problem.cols >= 32 else counts
     return [*counts, 32] if problem.cols >= 256 else counts
+
+
+_Row = tuple[Reading, int, int, int, bool, int, int, int]
+"""Reading, lanes, warps, depth, tree; vectors, inside, most."""
+
+_FLOAT32: Sequence[_Row] = (
+    ("aligned", 32, 1, 8, False, 1, 0, 5),
+    ("aligned", 32, 1, 8, False, 1, 0, 8),
+    ("aligned", 32, 1, 8, False, 1, 0, 10),
+    ("aligned", 32, 1, 8, False, 1, 0, 64),
+    ("aligned", 32, 1, 8, False, 2, 1, 8),
+    ("aligned", 32, 1, 8, False, 2, 1, 10),
+    ("aligned", 32, 1, 8, False, 2, 1, 64),
+    ("aligned", 32, 1, 8, False, 4, 3, 10),
+    ("aligned", 32, 1, 8, False, 4, 2, 10),
+    ("aligned", 32, 1, 16, False, 4, 2, 31),
+    ("aligned", 32, 1, 16, False, 4, 2, 64),
+    ("aligned", 32, 1, 8, False, 8, 7, 10),
+    ("aligned", 32, 1, 8, False, 8, 4, 10),
+    ("aligned", 32, 1, 8, False, 8, 4, 46),
+    ("aligned", 32, 1, 16, False, 8, 4, 64),
+    ("aligned", 32, 1, 8, False, 16, 8, 10),
+    ("aligned", 32, 1, 16, False, 16, 8, 64),
+    ("aligned", 8, 2, 8, False, 2, 1, 8),
+    ("aligned", 8, 2, 8, False, 4, 2, 8),
+    ("aligned", 8, 2, 8, False, 8, 7, 8),
+    ("aligned", 8, 2, 8, False, 8, 4, 8),
+    ("aligned", 8, 2, 8, False, 8, 4, 15),
+    ("aligned", 8, 1, 4, True, 4, 3, 4),
+    ("aligned", 8, 1, 4, True, 4, 1, 4),
+    ("aligned", 4, 1, 8, False, 2, 1, 8),
+    ("aligned", 4, 1, 4, True, 2, 1, 2),
+    ("aligned", 2, 1, 8, False, 2, 1, 8),
+    ("aligned", 2, 1, 8, True, 2, 1, 4),
+    ("aligned", 1, 1, 8, False, 2, 0, 8),
+    ("aligned", 1, 1, 4, True, 2, 0, 4),
+    ("aligned", 1, 1, 8, True, 2, 0, 4),
+    ("ragged", 32, 1, 8, False, 5, 2, 10),
+    ("ragged", 32, 1, 16, False, 5, 2, 64),
+    ("ragged", 32, 1, 8, False, 9, 4, 10),
+    ("ragged", 32, 1, 16, False, 9, 4, 64),
+    ("ragged", 32, 1, 8, False, 17, 8, 10),
+    ("ragged", 32, 1, 16, False, 17, 8, 64),
+    ("ragged", 8, 2, 8, False, 5, 2, 8),
+    ("single", 32, 1, 8, False, 8, 0, 10),
+    ("single", 32, 1, 16, False, 8, 0, 64),
+    ("single", 32, 1, 16, False, 64, 0, 64),
+    ("single", 8, 2, 8, False, 16, 0, 8),
+    ("single", 2, 1, 8, False, 8, 0, 8),
+    ("beside", 8, 2, 8, False, 32, 0, 8),
+    ("beside", 8, 2, 32, False, 32, 0, 64),
+    ("beside", 8, 2, 8, False, 16, 0, 8),
+    ("beside", 4, 1, 8, False, 16, 0, 8),
+    ("beside", 2, 1, 8, False, 16, 0, 8),
+)
+_FLOAT32_SMALLEST: Sequence[_Row] = (
+    ("aligned", 32, 1, 8, False, 1, 0, 64),
+    ("aligned", 32, 1, 16, False, 4, 0, 64),
+    ("aligned", 32, 1, 8, False, 8, 4, 10),
+    ("aligned", 32, 1, 16, False, 16, 0, 64),
+    ("aligned", 8, 2, 8, False, 4, 0, 8),
+    ("aligned", 2, 1, 8, False, 4, 0, 8),
+    ("ragged", 32, 1, 16, False, 17, 2, 64),
+    ("single", 32, 1, 8, False, 8, 0, 10),
+    ("single", 32, 1, 16, False, 64, 0, 64),
+    ("beside", 8, 2, 32, False, 32, 0, 64),
+    ("beside", 8, 2, 8, False, 16, 0, 8),
+)
+_FLOAT16: Sequence[_Row] = (
+    ("aligned", 32, 1, 8, False, 1, 0, 8),
+    ("aligned", 32, 1, 8, False, 1, 0, 64),
+    ("aligned", 32, 1, 8, False, 2, 1, 10),
+    ("aligned", 32, 1, 16, False, 2, 1, 64),
+    ("aligned", 32, 1, 8, False, 4, 2, 10),
+    ("aligned", 32, 1, 16, False, 4, 2, 64),
+    ("aligned", 32, 1, 8, False, 8, 4, 10),
+    ("aligned", 32, 1, 16, False, 8, 4, 64),
+    ("aligned", 8, 1, 8, False, 1, 0, 8),
+    ("aligned", 8, 1, 8, False, 2, 1, 8),
+    ("aligned", 8, 1, 8, False, 4, 3, 8),
+    ("aligned", 8, 1, 8, False, 4, 2, 15),
+    ("aligned", 2, 1, 8, False, 2, 1, 8),
+    ("aligned", 1, 1, 8, False, 1, 0, 8),
+    ("ragged", 32, 1, 8, False, 5, 2, 10),
+    ("ragged", 32, 1, 16, False, 9, 2, 64),
+    ("single", 32, 1, 8, False, 8, 0, 10),
+    ("single", 32, 1, 16, False, 64, 0, 64),
+    ("single", 8, 1, 8, False, 16, 0, 8),
+    ("beside", 8, 2, 8, False, 16, 0, 8),
+    ("beside", 8, 2, 32, False, 32, 0, 64),
+)
+_FLOAT16_SMALLEST: Sequence[_Row] = (
+    ("aligned", 32, 1, 8, False, 1, 0, 64),
+    ("aligned", 32, 1, 16, False, 8, 0, 64),
+    ("aligned", 8, 1, 8, False, 2, 0, 8),
+    ("ragged", 32, 1, 16, False, 9, 2, 64),
+    ("single", 32, 1, 8, False, 8, 0, 10),
+    ("single", 32, 1, 16, False, 64, 0, 64),
+    ("beside", 8, 2, 32, False, 32, 0, 64),
+)
+
+
+@cache
+def kernels(dtype: str, largest: bool) -> tuple[LaneMergeKernel, ...]:
+    """The rungs of a dtype and direction."""
+    if DTYPE_BYTES[dtype] == 4:
+        rows = _FLOAT32 if largest else _FLOAT32_SMALLEST
+    else:
+        rows = _FLOAT16 if largest else _FLOAT16_SMALLEST
+    return tuple(LaneMergeKernel(LaneMergeConfig(*row[1:5]), *row[5:], dtype, largest, row[0]) for row in rows)
+
+
+def _serving(problem: Problem) -> list[LaneMergeKernel]:
+    """The rungs that serve, those of the least work first."""
+    rungs = [
+        rung
+        for rung in kernels(problem.dtype, problem.largest)
+        if rung.reading == reading(rung.config.lanes, problem) and rung.serves(problem)
+    ]
+    return sorted(rungs, key=lambda rung: rung.work(problem))
 
 
 strategy = LaneMerge()

@@ -1,20 +1,23 @@
 """Short rows held in registers: k rounds of maximum and mask, in Triton."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 from autotopk.candidate import Knob
 from autotopk.compilers.triton import TritonSource
 from autotopk.device import Device
-from autotopk.kernel import kernel_symbol
-from autotopk.problem import ANSWERS, FLOAT_INF, Problem, power_of_two
+from autotopk.kernel import KernelSource
+from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
-from autotopk.strategies._short_rows import index_pointer, reasons_unlaunchable, reasons_unmerged
+from autotopk.strategies._short_rows import MERGED_DTYPES, reasons_unlaunchable, reasons_unmerged
 from autotopk.strategy import Features, Strategy
 
 MAX_COLS = 8192
 MAX_K = 128
+FEW = 8
+"""Rows a multiprocessor that leave it waiting if several share a program."""
 ROWS = (1, 2, 4, 8, 16, 32, 64)
 MAX_KEY_REGISTERS = {1: 64, 2: 64, 4: 64, 8: 32, 16: 16}
 """32-bit registers of a thread that may hold keys, by warps: more of them spill; half of it for several rows."""
@@ -26,6 +29,69 @@ class MaskedArgmaxConfig:
 
     rows_per_program: int
     warps: int
+
+
+@dataclass(frozen=True)
+class MaskedArgmaxKernel:
+    """What is compiled: a configuration, and the sizes up to which its kernel goes."""
+
+    config: MaskedArgmaxConfig
+    longest: int
+    """The longest row, a power of two."""
+    most: int
+    """The largest k, a power of two."""
+    element: str
+    """"int8" for any integers of 8 bits, "float16" for any floats of 16."""
+    aligned: bool
+    """Rows are whole vectors of 16 bytes."""
+
+    def serves(self, problem: Problem) -> bool:
+        """Whether a problem's sizes are within its own."""
+        return problem.cols <= self.longest and problem.k <= self.most and self.aligned <= _aligned(problem)
+
+    @property
+    def work(self) -> float:
+        """About the instructions of a row's threads for one of k: some for every element and every warp."""
+        return self.longest * (0.9 if self.aligned else 1) + 512 * self.config.warps / self.config.rows_per_program
+
+    @property
+    def source(self) -> TritonSource:
+        """The kernel."""
+        itemsize = DTYPE_BYTES[self.element]
+        element = f"*i{8 * itemsize}"  # float bits travel as integers of their width
+        vector = VECTOR_BYTES // itemsize if self.aligned else 1
+        return TritonSource(
+            function="autotopk.strategies._short_rows.masking:masked_argmax_rows",
+            signature=(
+                ("x", element),
+                ("values", element),
+                ("indices", "*i64"),
+                ("rows", "i32"),
+                ("cols", "i32"),
+                ("k", "i32"),
+                ("row_stride", "i64"),
+                ("smallest", "i32"),
+                ("signed", "i32"),
+                ("infinity", "i32"),
+                ("indices_only", "i32"),
+            ),
+            constants=(
+                ("BLOCK_ROWS", self.config.rows_per_program),
+                ("BLOCK_COLS", self.longest),
+                ("BLOCK_K", self.most),
+                ("BITS", 8 * itemsize),
+                ("FLOAT", self.element.startswith("float")),
+            ),
+            divisors=(
+                ("x", vector * itemsize),
+                ("values", 16),
+                ("indices", 16),
+                ("cols", vector),
+                ("row_stride", vector),
+            ),
+            warps=self.config.warps,
+            symbol=f"autotopk_masked_argmax_{self.element}",
+        )
 
 
 class MaskedArgmax(Strategy):
@@ -79,48 +145,61 @@ class MaskedArgmax(Strategy):
         """As few warps a row as hold it, while k rounds over it cost no more than torch.topk."""
         if problem.k * power_of_two(problem.cols) > 32 * 2048:
             return None
-        return _fewest_warps(problem)
+        return self.ladder(problem, device)[0]
+
+    def ladder(self, problem: Problem, device: Device) -> Sequence[MaskedArgmaxConfig]:
+        """The rungs that serve, those of the least work a row first; where rows are few, of one row a program."""
+        rungs = _serving(problem)
+        few = problem.rows <= FEW * device.processors
+        rungs.sort(key=lambda rung: few and rung.config.rows_per_program > 1)
+        return list(dict.fromkeys(rung.config for rung in rungs))
+
+    def rungs(self, arch: int) -> Iterator[KernelSource]:
+        """The same for every architecture."""
+        for element in dict.fromkeys(map(_element, DTYPE_BYTES)):
+            yield from (rung.source for rung in kernels(element))
 
     def program(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> KernelProgram:
-        """One program for every `rows_per_program` rows."""
-        wide = problem.dtype in ("float64", "int64")
-        full_range = problem.dtype in ("int32", "int64")
-        # float bits travel as integers of their width; the key's sign bit is that of the sign-extended value
-        element = f"*{'u' if problem.dtype == 'uint8' else 'i'}{8 * problem.itemsize}"
-        source = TritonSource(
-            function="autotopk.strategies._short_rows.masking:masked_argmax_rows",
-            signature=(
-                ("x", element),
-                ("values", element),
-                ("indices", index_pointer(problem)),
-                ("rows", "i32"),
-                ("cols", "i32"),
-                ("k", "i32"),
-                ("row_stride", "i64"),
-            ),
-            constants=(
-                ("BLOCK_ROWS", config.rows_per_program),
-                ("BLOCK_COLS", power_of_two(problem.cols)),
-                ("BLOCK_K", power_of_two(problem.k)),
-                ("WIDE", wide),
-                ("LOWEST", -(1 << 63) if wide else -(1 << 31)),
-                ("FULL_RANGE", full_range),
-                ("FLOAT_INF", FLOAT_INF.get(problem.dtype, 0)),
-                ("SIGN_SHIFT", 8 * problem.itemsize - 1),
-                ("LARGEST", problem.largest),
-                ("INDICES_ONLY", problem.answer == "indices"),
-            ),
-            divisors=(
-                ("x", problem.layout.vector * problem.itemsize),
-                ("values", 16),
-                ("indices", 16),
-                ("cols", problem.layout.vector),
-                ("row_stride", problem.layout.vector),
-            ),
-            warps=config.warps,
-            symbol=kernel_symbol(self.name, problem, sorted=True),
+        """One program for every `rows_per_program` rows; the rung of the configuration, if there is one that serves."""
+        kernel = next((rung for rung in _serving(problem) if rung.config == config), None) or MaskedArgmaxKernel(
+            config, power_of_two(problem.cols), power_of_two(problem.k), _element(problem.dtype), _aligned(problem)
         )
-        return KernelProgram.of(source, Extent(per=(("rows", config.rows_per_program),)))
+        return KernelProgram.of(kernel.source, Extent(per=(("rows", config.rows_per_program),)))
+
+
+def _element(dtype: str) -> str:
+    return {"uint8": "int8", "bfloat16": "float16"}.get(dtype, dtype)
+
+
+def _aligned(problem: Problem) -> bool:
+    return problem.layout.vector * problem.itemsize == VECTOR_BYTES
+
+
+_LAYOUTS = {
+    1: ((4, 1, 64, 32), (1, 1, 256, 32), (1, 1, 1024, MAX_K), (1, 1, 2048, MAX_K), (1, 4, MAX_COLS, MAX_K)),
+    2: ((4, 1, 64, 32), (1, 1, 256, 32), (1, 1, 1024, MAX_K), (1, 4, 4096, MAX_K)),
+    4: ((4, 1, 64, 32), (1, 1, 128, 32), (1, 1, 512, MAX_K), (1, 4, 2048, MAX_K)),
+}
+"""By registers of an element: rows of a program, its warps, the longest row, the largest k."""
+
+
+@cache
+def kernels(element: str) -> tuple[MaskedArgmaxKernel, ...]:
+    """The rungs of a kind of element; of those that lane_merge mostly serves, few."""
+    layouts = _LAYOUTS[_registers(element)]
+    if element in map(_element, MERGED_DTYPES):
+        layouts = layouts[3:]
+    return tuple(
+        MaskedArgmaxKernel(MaskedArgmaxConfig(rows, warps), longest, most, element, aligned)
+        for rows, warps, longest, most in layouts
+        for aligned in ((False,) if rows > 1 else (True, False))
+    )
+
+
+def _serving(problem: Problem) -> list[MaskedArgmaxKernel]:
+    """The rungs that serve, those of the least work first."""
+    rungs = [rung for rung in kernels(_element(problem.dtype)) if rung.serves(problem)]
+    return sorted(rungs, key=lambda rung: rung.work)
 
 
 def _fewest_warps(problem: Problem) -> MaskedArgmaxConfig:
@@ -130,10 +209,13 @@ def _fewest_warps(problem: Problem) -> MaskedArgmaxConfig:
 
 def _fits(config: MaskedArgmaxConfig, problem: Problem) -> bool:
     """Whether a thread's keys (and, for integers of full range, positions) fit its registers."""
-    registers = {"int32": 2, "int64": 4, "float64": 2}.get(problem.dtype, 1)
     elements = config.rows_per_program * power_of_two(problem.cols) / (32 * config.warps)
     limit = MAX_KEY_REGISTERS[config.warps]
-    return elements * registers <= (limit if config.rows_per_program == 1 else limit // 2)
+    return elements * _registers(problem.dtype) <= (limit if config.rows_per_program == 1 else limit // 2)
+
+
+def _registers(dtype: str) -> int:
+    return {"int32": 2, "int64": 4, "float64": 2}.get(dtype, 1)
 
 
 strategy = MaskedArgmax()

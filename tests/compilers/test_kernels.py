@@ -108,11 +108,11 @@ def check(kernel: Kernel, problem: Problem, device: Device) -> None:
 @pytest.mark.parametrize(
     ("name", "problem", "symbol"),
     [
-        ("lane_merge", Problem.contiguous(64, 128, 5), "autotopk_lane_merge_topk_float32_largest_sorted"),
+        ("lane_merge", Problem.contiguous(64, 128, 5), "autotopk_lane_merge_float32_largest"),
         (
             "masked_argmax",
             Problem.contiguous(64, 128, 5, "int64", largest=False, sorted=False),
-            "autotopk_masked_argmax_topk_int64_smallest_sorted",
+            "autotopk_masked_argmax_int64",
         ),
     ],
 )
@@ -144,9 +144,11 @@ def widest_load(kernel: Kernel, folder: Path) -> int:
 
 @pytest.mark.parametrize(
     ("cols", "dtype", "bits"),
-    [(256, "float32", 128), (258, "float32", 64), (257, "float32", 32), (512, "bfloat16", 128), (256, "int64", 128)],
+    [(256, "float32", 128), (258, "float32", 32), (512, "bfloat16", 128), (128, "int64", 128), (129, "int64", 64)],
 )
-def test_masked_argmax_loads_are_as_wide_as_rows_are_aligned(cols: int, dtype: str, bits: int, tmp_path: Path) -> None:
+def test_masked_argmax_loads_16_bytes_where_rows_are_whole_vectors(
+    cols: int, dtype: str, bits: int, tmp_path: Path
+) -> None:
     strategy = registry.get("masked_argmax")
     problem = Problem.contiguous(1000, cols, 4, dtype)
     program = strategy.program(strategy.config_type(rows_per_program=1, warps=1), problem, H100)

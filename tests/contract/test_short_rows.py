@@ -1,18 +1,23 @@
 """What short rows' kernels do when words leave doubt, and that they write indices alone, in Triton's interpreter."""
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 import torch
+from _pytest.mark import ParameterSet
 from torch import Tensor
 
 from autotopk import registry
 from autotopk.device import H100
 from autotopk.oracle import inputs
 from autotopk.oracle.reference import problems_with
-from autotopk.problem import Problem
+from autotopk.problem import ANSWERS, MemoryLayout, Problem
 from autotopk.program import KernelProgram
 from autotopk.runtime.launch import arguments
+from autotopk.strategies import lane_merge as lanes
+from autotopk.strategies._short_rows import MERGED_COLS, MERGED_COLS_SIDE_BY_SIDE, MERGED_DTYPES
 from autotopk.strategy import Config, Strategy
 
 pytestmark = pytest.mark.interpret
@@ -65,6 +70,18 @@ def test_the_best_in_one_lane(dtype: str, largest: bool, step: float) -> None:
     assert not problems_with(x, *run(strategy, config, problem, x), 12, largest=largest)
 
 
+@pytest.mark.parametrize("k", [6, 7, 8])
+def test_a_list_that_ends_behind_the_spare_one(k: int) -> None:
+    """What the one lane with the best hides is like the last ones taken, and greater."""
+    problem = Problem.contiguous(1, 512, k)
+    strategy, config = lane_merge(16, 8, problem)
+    shared = (torch.arange(512) // 4 % 16 == 5).nonzero()[: k + 2, 0]
+    x = torch.rand(1, 512, generator=torch.Generator().manual_seed(0))
+    x[0, shared] = torch.arange(100, 100 - k - 2, -1).float()
+    x[0, shared[-3:]] = torch.tensor([50.0, 50.0, 50.0]) * (1 + torch.arange(3) * 2**-22)
+    assert not problems_with(x, *run(strategy, config, problem, x), k)
+
+
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("count", [1, 3, 7, 8, 20])
 def test_infinities_and_nans_of_several_lanes(count: int, largest: bool) -> None:
@@ -94,3 +111,54 @@ def test_lists_that_end_in_the_second_pass(count: int, dtype: str, largest: bool
     x[0, 7], x[1, 900] = float("inf"), float("inf")
     x = (x if largest else -x).to(getattr(torch, dtype))
     assert not problems_with(x, *run(strategy, config, problem, x), 32, largest=largest)
+
+
+VALUES = itertools.cycle(["random", "ties", "few_nan", "near_ties", "minus_inf_padding"])
+
+
+def lane_merge_problems() -> Iterator[ParameterSet]:
+    """(rung, problem, name of an input): of the shortest and the longest rows of every rung, in turn any answer.
+
+    Every other one is slow, as those of many loads are in the interpreter.
+    """
+    answers, ends = itertools.cycle(ANSWERS), itertools.cycle([False, True])
+    for dtype, largest in itertools.product(MERGED_DTYPES, (True, False)):
+        for rung in lanes.kernels(dtype, largest):
+            narrow = MERGED_COLS_SIDE_BY_SIDE if rung.reading == "beside" else MERGED_COLS
+            shortest = max(1, rung.inside * rung.step)
+            whole = rung.width if rung.reading == "aligned" else 1
+            for cols in sorted({-(-shortest // whole) * whole, min(rung.longest, narrow)}):
+                stride = cols + (3 if rung.reading == "single" else rung.reading == "ragged")
+                layout = MemoryLayout(stride, vector=whole, aligned=rung.reading != "single")
+                if rung.reading == "beside":
+                    layout = MemoryLayout(cols * 3, col_stride=3, inner=3)
+                k = min(rung.most, cols)
+                problem = Problem(3, cols, k, dtype, largest, True, next(answers), device_type="cuda", layout=layout)
+                slow = [pytest.mark.slow] if next(ends) or rung.vectors >= 32 else []
+                yield pytest.param(
+                    rung, problem, next(VALUES), id=f"{rung.reading}-{rung.config}-{problem}", marks=slow
+                )
+
+
+@pytest.mark.parametrize(("rung", "problem", "name"), list(lane_merge_problems()))
+def test_every_rung_of_lane_merge(rung: lanes.LaneMergeKernel, problem: Problem, name: str) -> None:
+    """From its shortest rows, whose memory ends where they do, to its longest."""
+    x = inputs.make(name, 3, problem.cols, problem.k, getattr(torch, problem.dtype), "cpu")
+    layout = problem.layout
+    strides = (1, layout.col_stride) if layout.side_by_side else (layout.row_stride, 1)
+    offset = int(rung.reading == "single")
+    memory = torch.full(
+        (offset + 3 * max(layout.row_stride, 1) + 64,), float("nan") if problem.largest else float("-inf")
+    ).to(x.dtype)
+    laid = memory.as_strided((3, problem.cols), strides, offset).copy_(x)
+    values = torch.zeros(3 * problem.k, dtype=x.dtype)
+    indices = torch.zeros(3 * problem.k, dtype=torch.int32 if problem.answer == "indices" else torch.int64)
+    tensors = arguments(problem, x=laid, values=values, indices=indices)
+    rung.source.interpret((-(-3 * rung.config.lanes // (32 * rung.config.warps)), 1, 1), tensors)
+    if layout.side_by_side:
+        values, indices = (y.view(problem.k, 3).t().contiguous() for y in (values, indices))
+    values, indices = values.view(3, -1), indices.view(3, -1)
+    if problem.answer == "indices":
+        indices = indices.long()
+        values = x.gather(1, indices)
+    assert not problems_with(x, values, indices, problem.k, largest=problem.largest)
