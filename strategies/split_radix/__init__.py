@@ -144,16 +144,17 @@ class SplitRadix(Strategy):
         return self._usual(problem, device)
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[SplitRadixConfig]:
-        """The nearest list first; of a row that has its processor to itself 1024 threads, else 512."""
-        wanted = log2(max(4 * problem.k, min(16 * problem.k, 4096)))  # long lists are sampled better: see the docs
+        """The nearest list first; of a row that has its processor to itself 512 threads, else 1024."""
+        wanted = log2(power_of_two(max(4 * problem.k, min(16 * problem.k, 4096))))  # long lists are sampled better
         threads = 512 if problem.rows >= device.processors else 1024
         shapes = sorted(
             LADDER[_kind(problem)], key=lambda one: (one[0] != threads, abs(log2(one[1]) - wanted), -one[1])
         )
-        splits = dict.fromkeys([*_splits(problem, device), 1])
+        splits = _splits(problem, device)
         places = sorted(product(enumerate(splits), enumerate(shapes)), key=lambda place: place[0][0] + place[1][0])
         rungs = [_rung(blocks, *shape) for (_, blocks), (_, shape) in places]
-        return [config for config in rungs if self.valid(config, problem, device)]
+        alone = [_rung(1, *shape) for shape in shapes]  # fits whatever scratch the others take
+        return [config for config in dict.fromkeys(rungs + alone) if self.valid(config, problem, device)]
 
     def rungs(self, arch: int) -> Iterator[CudaSource]:
         """The same of every architecture: GPUs of one differ in shared memory from those of another that it serves."""
