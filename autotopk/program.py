@@ -106,7 +106,10 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Memory that the kernels of a program share, under a name that is no tensor's of the operation."""
+    """Memory that the kernels of a program share, under a name that is no tensor's of the operation.
+
+    Of no bytes it is a null pointer.
+    """
 
     name: str
     bytes: Extent

@@ -101,6 +101,8 @@ def _told(result: WorkloadResult) -> str:
             parts.append(f"{short(winner.candidate)} {winner.time_us:.1f} us, {times_faster(winner.ratio)}")
     if tried := sum((result.measured or {}).values()):
         parts.append(f"{tried} tried in {_duration(result.seconds)}")
+    if result.uncompiled:
+        parts.append(f"{result.uncompiled} not compiled in time")
     if result.error:
         parts.append(inert(result.error))
     return ", ".join(parts)

@@ -82,6 +82,9 @@ def tune_report(report: TuneReport) -> Iterator[RenderableType]:
     counts = ", ".join(f"{count} {status}" for status, count in report.counts().items()) or "nothing new to measure"
     yield f"{report.outcome} after {report.elapsed_s:.0f} s: {counts}"
     yield f"winners published to {report.winners_path}, measurements recorded in {report.store_path}"
+    if uncompiled := sum(result.uncompiled for result in report.results):
+        told = f"{counted(uncompiled, 'candidate')} not compiled in time"
+        yield f"{told}; the same command again measures more of them, --effort full all"
     if open_ := sum(result.outcome in ("partial", "skipped") for result in report.results):
         yield f"{counted(open_, 'workload')} not done yet; the same command again goes on from here"
 

@@ -215,8 +215,9 @@ def _places(program: KernelProgram, problem: Problem) -> tuple[dict[str, tuple[i
         for one in (one for one in program.scratch if one.zeroed == zeroed):
             if one.name in places:
                 raise BuildError(f"scratch {one.name!r} bears the name of another tensor")
-            places[one.name] = slot, ends[zeroed]
-            ends[zeroed] += -(-one.bytes.of(values) // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
+            size = one.bytes.of(values)
+            places[one.name] = (slot, ends[zeroed]) if size else (-1, 0)  # a null pointer
+            ends[zeroed] += -(-size // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
     return places, ends[False], ends[True]
 
 

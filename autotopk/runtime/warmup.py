@@ -32,6 +32,7 @@ ACCEPTED = (
     "a shape (rows, cols, k) or (rows, cols, k, dtype), a Problem, a Workload, a tag, a file of misses, or several"
 )
 
+
 @dataclass(frozen=True)
 class Warmed:
     """What is ready for a problem."""

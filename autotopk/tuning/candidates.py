@@ -1,7 +1,8 @@
-"""What is measured for a problem: the shortlists, lattices and heuristics of the strategies that are able."""
+"""What is measured for a problem: the ladders, shortlists, lattices and heuristics of the strategies that are able."""
 
 import random
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 
 from autotopk import registry
 from autotopk.candidate import Candidate
@@ -11,13 +12,26 @@ from autotopk.problem import Problem
 from autotopk.program import Program
 from autotopk.strategy import Config, Strategy
 
+NEAR = 4
+"""Rungs of a ladder that are measured, the likeliest ones."""
+
 
 def candidates(problem: Problem, device: Device, strategies: Collection[str] | None = None) -> list[Candidate]:
-    """The shortlist of every able strategy, or of those named, as far as it runs here."""
-    return [
+    """The first rungs, then the shortlist of every able strategy, or of those named, as far as they run here."""
+    shortlist = (
         strategy.candidate(config)
         for strategy in _able(problem, device, strategies)
         for config in _runnable(strategy.shortlist(problem, device), strategy, problem, device)
+    )
+    return list(dict.fromkeys([*rungs(problem, device, strategies), *shortlist]))
+
+
+def rungs(problem: Problem, device: Device, strategies: Collection[str] | None = None) -> list[Candidate]:
+    """The first `NEAR` rungs of the ladder of every able strategy, as far as they run here: most are compiled."""
+    return [
+        strategy.candidate(config)
+        for strategy in _able(problem, device, strategies)
+        for config in _runnable(islice(strategy.ladder(problem, device), NEAR), strategy, problem, device)
     ]
 
 
@@ -63,6 +77,14 @@ def program_of(candidate: Candidate, problem: Problem, device: Device) -> Progra
     """What runs for the problem. Raises UnknownStrategyError or UnsupportedProblemError."""
     strategy = registry.get(candidate.strategy)
     return strategy.program(strategy.parse_config(candidate.config), problem, device)
+
+
+def source_of(candidate: Candidate, problem: Problem, device: Device) -> str | None:
+    """What the candidate's program is made from today; None where it makes none."""
+    try:
+        return program_of(candidate, problem, device).source_digest(problem, device.arch)
+    except Exception:  # a strategy may be anyone's code: building it again records what it raises
+        return None
 
 
 def unbuildable(

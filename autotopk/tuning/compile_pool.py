@@ -15,7 +15,7 @@ from autotopk.candidate import Candidate
 from autotopk.device import Device
 from autotopk.errors import BuildError, UnknownStrategyError, UnsupportedProblemError, warn
 from autotopk.identity import NOTHING, Identity
-from autotopk.kernel import KernelSource
+from autotopk.kernel import Kernel, KernelSource
 from autotopk.problem import Problem
 from autotopk.program import HostProgram, Program
 from autotopk.tuning.candidates import program_of
@@ -97,15 +97,18 @@ class CompilePool:
         self._broken = False
         self._kernels: dict[Path, Future[Compiled]] = {}
 
-    def submit(self, problem: Problem, candidates: Iterable[Candidate]) -> None:
-        """Start compiling what these candidates need and nobody asked for yet."""
-        for candidate in candidates:
-            self._start(problem, candidate)
+    def submit(self, problem: Problem, candidates: Iterable[Candidate]) -> "list[Future[Compiled]]":
+        """Start compiling what these candidates need and nobody asked for yet; returns all that they need."""
+        started = [self._start(problem, candidate) for candidate in candidates]
+        return [kernel for one in started if isinstance(one, Started) for kernel in one.kernels]
 
     def ready(
         self, problem: Problem, candidates: Iterable[Candidate], until: float
     ) -> Iterator[tuple[Candidate, Build]]:
-        """The candidates as they become ready, those first that are; stops at `until` on the monotonic clock."""
+        """The candidates as they become ready, those first that are; stops at `until` on the monotonic clock.
+
+        All that are ready are given, however late it is.
+        """
         pending: dict[Candidate, Started] = {}
         for candidate in candidates:
             started = self._start(problem, candidate)
@@ -114,21 +117,21 @@ class CompilePool:
             else:
                 pending[candidate] = started
         while pending:
-            waited = {future for started in pending.values() for future in started.kernels if not future.done()}
-            left = until - time.monotonic()
-            if waited:
-                library = any(isinstance(started.program, HostProgram) for started in pending.values())
-                longest = PREPARE_S if library else COMPILE_S
-                done, _ = wait(waited, timeout=max(0.0, min(longest, left)), return_when=FIRST_COMPLETED)
-                if not done and left <= longest:
-                    return
-                if not done:
-                    yield from ((one, started.build([_TOO_LONG])) for one, started in pending.items())
-                    return
             for candidate, started in list(pending.items()):
                 if all(future.done() for future in started.kernels):
                     del pending[candidate]
                     yield candidate, started.build([self._result(future) for future in started.kernels])
+            waited = {future for started in pending.values() for future in started.kernels if not future.done()}
+            if not waited:
+                continue
+            library = any(isinstance(started.program, HostProgram) for started in pending.values())
+            longest, left = PREPARE_S if library else COMPILE_S, until - time.monotonic()
+            done, _ = wait(waited, timeout=max(0.0, min(longest, left)), return_when=FIRST_COMPLETED)
+            if not done and left <= longest:
+                return
+            if not done:
+                yield from ((one, started.build([_TOO_LONG])) for one, started in pending.items())
+                return
 
     def close(self) -> None:
         """Stop compiling at once."""
@@ -143,11 +146,13 @@ class CompilePool:
         arch = self._device.arch
         try:
             program = program_of(candidate, problem, self._device)
-            source = program.source_digest(problem, arch)
+            digest = program.source_digest(problem, arch)
             if isinstance(program, HostProgram) and program.prepare is None:
-                return Build(identity=Identity(source, source))
-            started = Started(program, problem, arch, Identity(source, ""))
+                return Build(identity=Identity(digest, digest))
+            started = Started(program, problem, arch, Identity(digest, ""))
             builds = [(one.cache_path(arch), partial(_compile, one, arch)) for one in program.sources]
+            for one in program.sources:
+                self._take_cached(one)
         except (UnsupportedProblemError, UnknownStrategyError) as error:
             return Build("unsupported", first_line(error))
         except Exception as error:  # a strategy may be anyone's code: what it raises is its result
@@ -165,6 +170,13 @@ class CompilePool:
                     return started.build([self._give_up(error)])
             started.kernels.append(self._kernels[path])
         return started
+
+    def _take_cached(self, source: KernelSource) -> None:
+        """What needs no compiler waits behind nothing that does. Raises BuildError."""
+        path = source.cache_path(self._device.arch)
+        if path not in self._kernels and (kernel := source.cached(self._device.arch)) is not None:
+            self._kernels[path] = Future()
+            self._kernels[path].set_result(_compiled(kernel, 0.0))
 
     def _processes(self) -> ProcessPoolExecutor:
         if self._pool is None:
@@ -226,8 +238,12 @@ def _compile(source: KernelSource, arch: int) -> Compiled:
         return Compiled("build_failed", first_line(error))
     except Exception as error:  # a source may be anyone's code: what it raises is its result
         return Compiled("build_failed", f"{type(error).__name__}: {first_line(error)}")
+    return _compiled(kernel, time.perf_counter() - begun)
+
+
+def _compiled(kernel: Kernel, seconds: float) -> Compiled:
     stats = {
-        "compile_s": round(time.perf_counter() - begun, 3),
+        "compile_s": round(seconds, 3),
         "registers": float(kernel.registers),
         "spill_bytes": float(kernel.spill_bytes),
     }

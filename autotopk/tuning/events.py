@@ -14,7 +14,7 @@ Outcome = Literal["finished", "budget", "interrupted"]
 
 WorkloadOutcome = Literal["tuned", "confirmed", "known", "unclear", "partial", "failed", "skipped"]
 """Raced now; an earlier run's winner, raced again with the same result; decided by earlier runs; too noisy to say;
-ended by budget or Ctrl-C before its race; not even torch.topk could be timed; not begun."""
+ended before its race by budget, Ctrl-C or want of kernels; not even torch.topk could be timed; not begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class WorkloadResult:
     """With its ratio to torch.topk, runner-up and gap."""
     error: str | None = None
     seconds: float = 0.0
+    uncompiled: int = 0
+    """Candidates whose kernels were not compiled in time: another run measures them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from statistics import mean
@@ -15,7 +15,7 @@ from autotopk.errors import AutotopkError, MeasurementError
 from autotopk.identity import Identity
 from autotopk.key import TuningKey
 from autotopk.problem import Problem
-from autotopk.tuning.candidates import program_of, serves
+from autotopk.tuning.candidates import program_of, serves, source_of
 from autotopk.tuning.compile_pool import Build, CompilePool
 from autotopk.tuning.efforts import Effort
 from autotopk.tuning.events import CandidateMeasured, Event, WorkloadOutcome, WorkloadResult, WorkloadStarted
@@ -88,6 +88,8 @@ class Session:
     """Those that may be raced; by default all. torch.topk is in any case."""
     anew: bool = False
     """As if nothing had been measured before."""
+    patient: bool = True
+    """Whether it waits for kernels, rather than measure what is compiled by now."""
     statuses: dict[Candidate, Status] = field(default_factory=dict)
     """The turns taken in this run."""
 
@@ -104,6 +106,7 @@ class Session:
         self._space = list(dict.fromkeys([*self.candidates, TORCH_TOPK]))
         self._noise: str | None = None
         """What made the last race useless."""
+        self._uncompiled = 0
         self._others = self._raced_before()
         """The best of what an earlier run found elsewhere; raced, but not measured anew where their code changed."""
 
@@ -123,11 +126,14 @@ class Session:
         search = Search(self._space, known=self._log.ratios(), first=first, limit=limit)
         self.context.tell(WorkloadStarted(self.workload, self.index, len(self._space), search.left))
         fewest, _ = effort.rounds
-        decided = not search.left and self._log.decided(self._contenders(), fewest)
-        unconfirmed = self._unconfirmed() if decided else []
-        if decided and (not unconfirmed or self._late(1.0)):
-            return self.result("known")
         try:
+            self._screen(search)
+            if self._uncompiled and not {*self._log.good(self._space)} - {TORCH_TOPK}:
+                return self.result("partial")  # nothing is known of who torch.topk is beside
+            decided = not self.statuses and self._log.decided(self._contenders(), fewest)
+            unconfirmed = self._unconfirmed() if decided else []
+            if decided and (not unconfirmed or self._late(1.0)):
+                return self.result("known")
             if unconfirmed:
                 self._race(unconfirmed)
                 if not self._noise and not self._unconfirmed():
@@ -135,7 +141,6 @@ class Session:
                 if not self._noise:
                     self._race(self._contenders())
             else:
-                self._screen(search)
                 failed = True
                 while failed and not self._log.decided(contenders := self._contenders(), fewest):
                     failed = self._race(contenders)  # a failure lets slower ones in
@@ -152,6 +157,7 @@ class Session:
             outcome,
             candidates=len(self._space),
             measured=Counter(self.statuses.values()),
+            uncompiled=self._uncompiled,
             winner=self._winner(),
             error=error,
             seconds=time.monotonic() - self._begun,
@@ -163,14 +169,15 @@ class Session:
         A program made from the same files and constants as before is the same; of any other its code is compared,
         which is compiled first where it is not in the cache.
         """
+        device = self.context.device
         changed = []
         for candidate in [one for one in [*self._space, *self.neighbours, *self._others] if one in self._log.latest]:
             measured = self._log.latest[candidate].identity
-            if self._source(candidate) == measured.source:
+            if source_of(candidate, self.problem, device) == measured.source:
                 self._identities[candidate] = measured
             else:
                 changed.append(candidate)
-        builds = dict(self.context.pool.ready(self.problem, changed, self.context.until))
+        builds = dict(self._ready(changed))
         for candidate in changed:
             build = builds.get(candidate, Build("timeout"))
             if build.status == "ok" and build.identity.code == self._log.latest[candidate].identity.code:
@@ -183,28 +190,25 @@ class Session:
         best = survivors(self._log.good(elsewhere), limit=self.context.effort.contenders)
         return [one for one in best if serves(one, self.problem, self.context.device, self.strategies)]
 
-    def _source(self, candidate: Candidate) -> str | None:
-        """What the candidate's program is made from today; None where it makes none."""
-        try:
-            program = program_of(candidate, self.problem, self.context.device)
-            return program.source_digest(self.problem, self.context.device.arch)
-        except Exception:  # a strategy may be anyone's code: building it again records what it raises
-            return None
+    def _ready(self, candidates: Iterable[Candidate]) -> Iterator[tuple[Candidate, Build]]:
+        """Those that are compiled, or will be in time."""
+        return self.context.pool.ready(self.problem, candidates, self.context.until if self.patient else 0.0)
 
     def _screen(self, search: Search) -> None:
         """Check and time candidates a few times each, until all are or time is up."""
         batch = BATCH if search.exhaustive else max(8, self.context.pool.processes)
         while asked := search.ask(batch):
             turns = 0
-            for candidate, build in self.context.pool.ready(self.problem, asked, self.context.until):
+            for candidate, build in self._ready(asked):
                 measurement = self._screened(candidate, build)
                 self._record([measurement])
                 search.tell(candidate, measurement.ratio)
                 turns += 1
                 if self._late(SCREENING):
                     return
-            if turns < len(asked):
+            if turns < len(asked) and self.patient:
                 return
+            self._uncompiled += len(asked) - turns
 
     def _unconfirmed(self) -> list[Candidate]:
         """The winner and its runner-up, where two races of the winner do not agree yet; of torch.topk, the runner-up's.

@@ -8,7 +8,8 @@ import importlib
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import closing
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -23,8 +24,8 @@ from autotopk.key import NEIGHBOUR_RADIUS
 from autotopk.problem import Problem
 from autotopk.runtime import self_check
 from autotopk.runtime.state import default
-from autotopk.tuning.candidates import candidates, heuristics, lattice, serves, unbuildable
-from autotopk.tuning.compile_pool import CompilePool
+from autotopk.tuning.candidates import candidates, heuristics, lattice, rungs, serves, source_of, unbuildable
+from autotopk.tuning.compile_pool import Compiled, CompilePool
 from autotopk.tuning.efforts import EFFORTS
 from autotopk.tuning.environment import environment_of
 from autotopk.tuning.events import (
@@ -45,9 +46,6 @@ from autotopk.tuning_db import artifact, ownership
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence
 from autotopk.workloads import Workload
-
-LOOK_AHEAD = 6
-"""Workloads whose kernels are compiled while an earlier one is measured."""
 
 NEIGHBOURS = 4
 """Winners of neighbours that are measured though no strategy proposes them."""
@@ -79,7 +77,8 @@ def tune(
         winners_path: the published artifact, by default the user's, or of another database STEM.winners.sqlite beside
             it.
         device: where to measure, by default the first GPU, else the CPU.
-        effort: "quick" screens briefly and races a few; "full" has more rounds; "oracle" races everything.
+        effort: "quick" measures what is compiled soon, and races a few; "full" searches further and has more rounds;
+            "oracle" races everything.
         budget_s: seconds of wall clock to end after; by default some for every workload, unlimited for "oracle".
         strategies: names of those to measure beside torch.topk, by default all.
         force: measure the workloads anew; what was measured before ceases to count as each of them is finished.
@@ -101,7 +100,7 @@ def tune(
     winners_path = winners_path or settings.published_path(store_path)
     ownership.refuse_to_overwrite(winners_path)
     _check_kernels(place, on_event)
-    if budget_s is None and math.isfinite(allowance := EFFORTS[effort].seconds_per_workload * len(workloads)):
+    if budget_s is None and math.isfinite(allowance := EFFORTS[effort].budget_s(len(workloads))):
         budget_s = allowance
     without_compiler = unbuildable((one.problem(model.type) for one in workloads), model, strategies)
     on_event(TuneStarted(model, environment.baseline, len(workloads), budget_s, without_compiler))
@@ -148,23 +147,25 @@ class TuningRun:
     results: list[WorkloadResult] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        device = self.context.device
+        device, now = self.context.device, time.monotonic()
         self._winners = {winner.key: winner for winner in self.context.store.winners(device.fingerprint)}
+        self._todo = list(self.workloads)
         self._ahead: dict[Workload, _Prepared] = {}
         """The workloads whose kernels were started."""
+        self._waits_until = now + min(self.context.effort.wait_s, (self.context.until - now) / 2)
 
     def go(self) -> Outcome:
         """Run every session; those not begun when the budget ends, or on Ctrl-C, are "skipped"."""
         session = None
         outcome: Outcome = "finished"
         try:
-            for index, workload in enumerate(self.workloads):
+            while self._todo:
                 if time.monotonic() > self.context.until:
                     outcome = "budget"
                     break
-                self._compile_ahead(index)
-                session = self._session(index, workload)
-                self._finish(index, session.run())
+                workload = self._next()
+                session = self._session(len(self.results), workload)
+                self._finish(session.index, session.run())
                 if self.force and session.before and self.results[-1].outcome == "tuned":
                     self.context.store.discard(self.context.device.fingerprint, workload.key, session.before)
                 session = None
@@ -172,8 +173,23 @@ class TuningRun:
             outcome = "interrupted"
             if session is not None and len(self.results) == session.index:
                 self.results.append(session.result("partial"))
-        self.results += [WorkloadResult(workload, "skipped") for workload in self.workloads[len(self.results) :]]
+        done = {result.workload: result for result in self.results}
+        self.results = [done.get(workload, WorkloadResult(workload, "skipped")) for workload in self.workloads]
         return outcome
+
+    def _next(self) -> Workload:
+        """The next workload; where time for compiling is short, the first one that has its kernels."""
+        self._compile_ahead()
+        while not self.context.effort.patient:
+            waiting = [self._ahead[one].waits_for() for one in self._todo if one in self._ahead]
+            ready = next((at for at, kernels in enumerate(waiting) if not kernels), None)
+            if ready is not None or time.monotonic() > self._waits_until:
+                return self._todo.pop(ready or 0)
+            with suppress(MeasurementError):  # the session meets it again
+                self.context.worker.start()
+            pending = [kernel for kernels in waiting for kernel in kernels]
+            wait(pending, max(0.0, self._waits_until - time.monotonic()), FIRST_COMPLETED)
+        return self._todo.pop(0)
 
     def _session(self, index: int, workload: Workload) -> Session:
         prepared, problem = self._ahead.pop(workload), self._problem(workload)
@@ -196,6 +212,7 @@ class TuningRun:
             neighbours=[one for one in near if one not in space][:NEIGHBOURS],
             strategies=self.strategies,
             share_s=(self.context.until - time.monotonic()) / (len(self.workloads) - index),
+            patient=self.context.effort.patient,
         )
 
     def _problem(self, workload: Workload) -> Problem:
@@ -207,27 +224,34 @@ class TuningRun:
             self._winners[result.winner.key] = result.winner
         self.context.tell(WorkloadFinished(result, index, self._eta_s()))
 
-    def _compile_ahead(self, index: int) -> None:
-        """Start the kernels of this workload, then of the next ones, as far as they are sure to be measured.
+    def _compile_ahead(self) -> None:
+        """Start the kernels of the next workload, then of those after it, as far as they are sure to be measured.
 
         What a sampler asks for is known late, and would wait behind kernels of many workloads.
         """
-        effort = self.context.effort
-        for workload in self.workloads[index : index + 1 + (1 if effort.lattice else LOOK_AHEAD)]:
+        effort, device = self.context.effort, self.context.device
+        for workload in self._todo[: 1 + effort.ahead]:
             if workload not in self._ahead:
-                prepared = self._ahead[workload] = self._prepare(workload)
+                prepared, problem = self._prepare(workload), self._problem(workload)
                 known = Log.of(prepared.evidence, self.context.baseline).latest
                 exhaustive = is_exhaustive(len(prepared.space), effort.trials)
                 sure = prepared.space if exhaustive else prepared.first[: effort.trials]
-                asked = [one for one in sure if self.force or one not in known]
-                self.context.pool.submit(self._problem(workload), asked)
+                asked = [
+                    one
+                    for one in sure
+                    if self.force or one not in known or source_of(one, problem, device) != known[one].identity.source
+                ]
+                prepared.kernels = self.context.pool.submit(problem, asked)
+                self._ahead[workload] = prepared
 
     def _prepare(self, workload: Workload) -> "_Prepared":
-        problem, device = self._problem(workload), self.context.device
+        problem, device, lattices = self._problem(workload), self.context.device, self.context.effort.lattice
         shortlist = candidates(problem, device, self.strategies)
-        space = lattice(problem, device, self.strategies) if self.context.effort.lattice else shortlist
-        first = shortlist if self.context.effort.lattice else []
-        return _Prepared(first, space, self.context.store.evidence(device.fingerprint, workload.key))
+        return _Prepared(
+            first=shortlist if lattices else rungs(problem, device, self.strategies),
+            space=lattice(problem, device, self.strategies) if lattices else shortlist,
+            evidence=self.context.store.evidence(device.fingerprint, workload.key),
+        )
 
     def _near(self, workload: Workload) -> list[Candidate]:
         """The incumbent, and the winners of neighbours from the nearest on."""
@@ -244,13 +268,19 @@ class TuningRun:
         return max(0.0, min(left * sum(paces) / len(paces), self.context.until - time.monotonic()))
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Prepared:
     """A workload before its turn."""
 
     first: list[Candidate]
-    """The shortlist, where that is only the beginning."""
+    """What is measured before the rest: of a lattice the shortlist, of a shortlist the rungs."""
     space: list[Candidate]
     """What the effort searches: the shortlist, or the lattice, which begins with it."""
     evidence: list[Evidence]
     """What was measured before."""
+    kernels: list[Future[Compiled]] = field(default_factory=list)
+    """What was started, or was there."""
+
+    def waits_for(self) -> list[Future[Compiled]]:
+        """The kernels that are being compiled yet."""
+        return [kernel for kernel in self.kernels if not kernel.done()]

@@ -75,6 +75,11 @@ class Worker:
         self._connection: Connection | None = None
         self._open: Problem | None = None
 
+    def start(self) -> None:
+        """Start the process now. Raises MeasurementError where it does not start."""
+        if self._process is None:
+            self._start()
+
     def screen(self, problem: Problem, candidate: Candidate, samples: int) -> Reply[Screening]:
         """See `Evaluator.screen`. Raises MeasurementError where not even torch.topk can be timed; so do the others."""
         return self._turn(problem, "screen", candidate, samples)

@@ -4,7 +4,6 @@ This file is host code and imports no compiler. Every other file of the folder i
 Triton and other device code of the folder. The kernels are `masking.masked_argmax_rows` and `lanes.lane_merge_rows`.
 """
 
-from autotopk.kernel import distribution_version
 from autotopk.problem import Problem
 
 MERGED_DTYPES = ("float32", "bfloat16", "float16")
@@ -18,12 +17,7 @@ MERGED_K = 64
 
 def reasons_unlaunchable(problem: Problem) -> list[str]:
     """Why none of the kernels can be launched for a problem."""
-    reasons = []
-    if problem.rows >= 1 << 31:
-        reasons.append(f"{problem.rows} rows are more than 32 bits count")
-    if distribution_version("triton") == "absent":
-        reasons.append("triton is not installed")
-    return reasons
+    return [f"{problem.rows} rows are more than 32 bits count"] if problem.rows >= 1 << 31 else []
 
 
 def reasons_unmerged(problem: Problem) -> list[str]:

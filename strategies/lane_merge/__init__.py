@@ -8,7 +8,7 @@ from math import sqrt
 from typing import ClassVar, Literal
 
 from autotopk.candidate import Knob
-from autotopk.compilers.triton import TritonSource
+from autotopk.compilers.triton import TritonSource, reasons_unbuildable
 from autotopk.device import Device
 from autotopk.kernel import KernelSource
 from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, Problem, power_of_two
@@ -162,6 +162,10 @@ class LaneMerge(Strategy):
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs short rows and a small k."""
         return reasons_unlaunchable(problem) + reasons_unmerged(problem)
+
+    def reasons_unbuildable(self) -> list[str]:
+        """What Triton's kernels lack here to be compiled."""
+        return reasons_unbuildable()
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
         """What was ever best, or within 3 % of it, in an exhaustive sweep: docs/small_rows.md."""

@@ -6,7 +6,7 @@ from functools import cache
 from typing import ClassVar
 
 from autotopk.candidate import Knob
-from autotopk.compilers.triton import TritonSource
+from autotopk.compilers.triton import TritonSource, reasons_unbuildable
 from autotopk.device import Device
 from autotopk.kernel import KernelSource
 from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, Problem, power_of_two
@@ -114,6 +114,10 @@ class MaskedArgmax(Strategy):
         if not any(_fits(MaskedArgmaxConfig(1, warps), problem) for warps in MAX_KEY_REGISTERS):
             reasons.append(f"rows of {problem.cols} {problem.dtype} do not fit a block's registers")
         return reasons
+
+    def reasons_unbuildable(self) -> list[str]:
+        """What Triton's kernels lack here to be compiled."""
+        return reasons_unbuildable()
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[MaskedArgmaxConfig]:
         """Rows per program and warps, such that threads hold 1 to 64 elements and idle rows stay few.

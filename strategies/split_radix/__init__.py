@@ -1,7 +1,9 @@
 """Rows of millions, each split over many blocks of the whole device: two launches, or one whose last block finishes."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import log2
 from typing import ClassVar
 
 from autotopk.candidate import Knob
@@ -9,7 +11,7 @@ from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
 from autotopk.kernel import ParameterKind
-from autotopk.problem import ANSWERS, FLOAT_INF, Problem, power_of_two
+from autotopk.problem import ANSWERS, DTYPE_BYTES, Problem, power_of_two
 from autotopk.program import MAX_SCRATCH_BYTES, Extent, KernelProgram, Launch, Scratch
 from autotopk.strategy import Features, Strategy, check_knobs
 
@@ -24,6 +26,17 @@ KNOBS: dict[str, Sequence[Knob]] = {
     "finish": FINISHES,
 }
 """What kernels can be made for."""
+
+KINDS = {"bfloat16": "float16", "uint8": "int8"}
+"""Dtypes that share the kernels of another: the sign of integers and the format of floats are run-time numbers."""
+
+_FEW = ((1024, 4096), (1024, 8192), (1024, 16384))
+_MANY = ((1024, 1024), *_FEW, (512, 1024), (512, 4096), (512, 8192))
+LADDER = {
+    kind: _MANY if kind in ("float32", "float16") else _FEW
+    for kind in ("float32", "float16", "float64", "int64", "int32", "int16", "int8")
+}
+"""(threads, capacity) of the rungs of each kind of elements; all have loads=4 and finish="last", and any `blocks`."""
 
 MAX_COLS = (1 << 31) - (1 << 20)
 """Columns are counted in 32 bits, a little past the end of the row."""
@@ -74,7 +87,7 @@ class SplitRadix(Strategy):
     features = Features(answers=frozenset(ANSWERS), device_types=frozenset({"cuda"}), capability=(8, 0))
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
-        """Needs shared memory for twice k, and scratch memory for k of every row."""
+        """Needs shared memory for twice k."""
         reasons = []
         if problem.cols < MIN_COLS:
             reasons.append(f"rows of {problem.cols} are shorter than {MIN_COLS}")
@@ -84,8 +97,6 @@ class SplitRadix(Strategy):
             reasons.append(f"{problem.rows} rows are more than 32 bits count")
         if problem.k > (most := most_capacity(problem, device) // 2):
             reasons.append(f"k={problem.k} is above {most}")
-        if scratch_bytes(problem, 1) > MAX_SCRATCH_BYTES:
-            reasons.append(f"{problem.rows} rows of k={problem.k} need more scratch than {MAX_SCRATCH_BYTES} bytes")
         return reasons
 
     def reasons_unbuildable(self) -> list[str]:
@@ -96,7 +107,7 @@ class SplitRadix(Strategy):
         """Whatever fits."""
         return (
             2 * problem.k <= config.capacity <= most_capacity(problem, device)
-            and scratch_bytes(problem, config.blocks) <= MAX_SCRATCH_BYTES
+            and scratch_bytes(config, problem) <= MAX_SCRATCH_BYTES
             and problem.rows * config.blocks < 1 << 31
         )
 
@@ -132,33 +143,55 @@ class SplitRadix(Strategy):
             return None
         return self._usual(problem, device)
 
+    def ladder(self, problem: Problem, device: Device) -> Sequence[SplitRadixConfig]:
+        """The nearest list first; of a row that has its processor to itself 512 threads, else 1024."""
+        wanted = log2(power_of_two(max(4 * problem.k, min(16 * problem.k, 4096))))  # long lists are sampled better
+        threads = 512 if problem.rows >= device.processors else 1024
+        shapes = sorted(
+            LADDER[_kind(problem)], key=lambda one: (one[0] != threads, abs(log2(one[1]) - wanted), -one[1])
+        )
+        splits = _splits(problem, device)
+        places = sorted(product(enumerate(splits), enumerate(shapes)), key=lambda place: place[0][0] + place[1][0])
+        rungs = [_rung(blocks, *shape) for (_, blocks), (_, shape) in places]
+        alone = [_rung(1, *shape) for shape in shapes]  # fits whatever scratch the others take
+        return [config for config in dict.fromkeys(rungs + alone) if self.valid(config, problem, device)]
+
+    def rungs(self, arch: int) -> Iterator[CudaSource]:
+        """The same of every architecture: GPUs of one differ in shared memory from those of another that it serves."""
+        for kind, shapes in LADDER.items():
+            yield from (_split(_rung(1, *shape), kind) for shape in shapes)
+
     def _usual(self, problem: Problem, device: Device) -> SplitRadixConfig:
-        capacity = min(max(power_of_two(4 * problem.k), 2048), most_capacity(problem, device))
-        config = SplitRadixConfig(1, 1024, 4, capacity, "last")
-        fitting = [replace(config, blocks=blocks) for blocks in _splits(problem, device)]
-        return next((one for one in fitting if self.valid(one, problem, device)), config)
+        return self.ladder(problem, device)[0]
 
     def program(self, config: SplitRadixConfig, problem: Problem, device: Device) -> KernelProgram:
-        """Scratch memory holds k keys and columns of every part, and the number of parts, or counters of arrivals."""
-        last = config.finish == "last"
-        places = (("rows", 1), ("k", 1))
-        state = Scratch("shared_state", Extent(4, (("rows", 1),)), zeroed=True) if last else None
-        launches = [Launch(_split(config, problem), (Extent(config.blocks, (("rows", 1),)),))]
+        """Scratch memory holds k keys and columns of every part, and the number of parts, or counters of arrivals.
+
+        A row that is one block's from beginning to end needs none of it.
+        """
+        last, kind = config.finish == "last", _kind(problem)
+        launches = [Launch(_split(config, kind), (Extent(config.blocks, (("rows", 1),)),))]
         if not last:
             launches.append(Launch(_finish(problem, device), (Extent(1, (("rows", 1),)),)))
+        parts = 0 if last and config.blocks == 1 else config.blocks
+        places = (("rows", 1), ("k", 1))
         return KernelProgram(
             launches=tuple(launches),
             scratch=(
-                Scratch("found_keys", Extent(config.blocks * _key_bytes(problem), places)),
-                Scratch("found_columns", Extent(config.blocks * 4, places)),
-                state or Scratch("shared_state", Extent(4)),
+                Scratch("found_keys", Extent(parts * _key_bytes(problem), places)),
+                Scratch("found_columns", Extent(parts * 4, places)),
+                Scratch("shared_state", Extent(4, (("rows", 1),)), zeroed=True)
+                if last and parts
+                else Scratch("shared_state", Extent(0 if last else 4)),
             ),
         )
 
 
-def scratch_bytes(problem: Problem, blocks: int) -> int:
-    """Bytes of what all parts hand on, and of the counters."""
-    return problem.rows * (blocks * problem.k * (_key_bytes(problem) + 4) + 4)
+def scratch_bytes(config: SplitRadixConfig, problem: Problem) -> int:
+    """Bytes of what all parts hand on, and of the counters; a little more than the program's for finish="launch"."""
+    if config.finish == "last" and config.blocks == 1:
+        return 0
+    return problem.rows * (config.blocks * problem.k * (_key_bytes(problem) + 4) + 4)
 
 
 def most_capacity(problem: Problem, device: Device) -> int:
@@ -183,41 +216,50 @@ def _splits(problem: Problem, device: Device) -> list[int]:
     return list(dict.fromkeys(min(count, longest, MAX_BLOCKS) for count in counts))
 
 
-def _split(config: SplitRadixConfig, problem: Problem) -> CudaSource:
+def _kind(problem: Problem) -> str:
+    return KINDS.get(problem.dtype, problem.dtype)
+
+
+def _rung(blocks: int, threads: int, capacity: int) -> SplitRadixConfig:
+    return SplitRadixConfig(blocks, threads, 4, capacity, "last")
+
+
+def _split(config: SplitRadixConfig, kind: str) -> CudaSource:
     last = config.finish == "last"
     resident = max(1, (512 if config.loads == 8 else 1024) // config.threads)
-    constants = (("LAST", last), ("RESIDENT", resident))
-    return _source("split.cu", config.threads, config.loads, config.capacity, constants, problem)
+    numbers = ("rows", "cols", "k", "smallest", "signed", "infinity")
+    return _source("split", kind, config.threads, config.loads, config.capacity, numbers, LAST=last, RESIDENT=resident)
 
 
 def _finish(problem: Problem, device: Device) -> CudaSource:
     capacity = min(max(power_of_two(4 * problem.k), FINISH["capacity"]), most_capacity(problem, device))
-    return _source("finish.cu", FINISH["threads"], FINISH["loads"], capacity, (), problem)
+    return _source("finish", _kind(problem), FINISH["threads"], FINISH["loads"], capacity, ("k",))
 
 
 def _source(
-    file: str, threads: int, loads: int, capacity: int, constants: tuple[tuple[str, int], ...], problem: Problem
+    name: str, kind: str, threads: int, loads: int, capacity: int, numbers: Sequence[str], **constants: int
 ) -> CudaSource:
-    operation = "topk_indices" if problem.answer == "indices" else "topk"
     pointers = ("x", "found_keys", "found_columns", "shared_state", "values", "indices")
-    numbers = ("rows", "cols", "k", "smallest") if file == "split.cu" else ("k",)
-    kinds: list[tuple[str, ParameterKind]] = [(name, "pointer") for name in pointers]
+    kinds: dict[str, ParameterKind] = {
+        **dict.fromkeys(pointers, "pointer"),
+        "row_stride": "int64",
+        **dict.fromkeys(numbers, "int32"),
+    }
+    element_bytes = DTYPE_BYTES[kind]
+    own = {
+        "ELEMENT_BYTES": element_bytes,
+        "FLOAT": kind.startswith("float"),
+        "THREADS": threads,
+        "LOADS": loads,
+        "CAPACITY": capacity,
+    }
     return CudaSource(
-        file=f"autotopk.strategies.split_radix/{file}",
-        constants=(
-            ("ELEMENT_BYTES", problem.itemsize),
-            ("FLOAT_INF", FLOAT_INF.get(problem.dtype, 0)),
-            ("SIGNED", problem.dtype.startswith("int")),
-            ("INDICES_ONLY", problem.answer == "indices"),
-            ("THREADS", threads),
-            ("LOADS", loads),
-            ("CAPACITY", capacity),
-            *constants,
-        ),
-        parameters=(*kinds, ("row_stride", "int64"), *((name, "int32") for name in numbers)),
+        file=f"autotopk.strategies.split_radix/{name}.cu",
+        constants=(*own.items(), *constants.items()),
+        parameters=tuple(kinds.items()),
         threads=threads,
-        shared_bytes=capacity * (_key_bytes(problem) + 4),
-        symbol=f"autotopk_split_radix_{file.removesuffix('.cu')}_{operation}_{problem.dtype}",
+        shared_bytes=capacity * (max(element_bytes, 4) + 4),
+        symbol=f"autotopk_split_radix_{name}_{kind}",
     )
 
 

@@ -1,14 +1,12 @@
 // Sorting the list's best, and writing the answer of a row.
-//
-// Compile-time: INDICES_ONLY (32-bit indices and no values).
 #pragma once
 #include "selection.cuh"
 
-#if INDICES_ONLY
-typedef int Index;
-#else
-typedef long long Index;
-#endif
+// Where answers go: values and 64-bit indices; where there are no values, 32-bit indices alone.
+struct Answer {
+  Element* values;
+  void* indices;
+};
 
 // Sort the first `count` entries with a bitonic network; ends with a barrier. Equal keys are in the order of columns.
 // Steps of up to 32 entries stay within what a warp handles, so that warps need not wait for each other.
@@ -37,16 +35,21 @@ __device__ __forceinline__ void sort_list(List& list, unsigned count) {
   __syncthreads();
 }
 
-// Write the best k of the list's `count` entries as the answer of a row, in order whether or not that is asked for: the
-// list's own order differs from run to run. Values are read anew, so that they have the bits of the input.
-__device__ __forceinline__ void write_answer(List& list, unsigned count, unsigned k, const Element* row,
-                                             Element* values, Index* indices) {
+// Write the best k of the list's `count` entries as the answer of row number `row`, in order whether or not that is asked
+// for: the list's own order differs from run to run. Values are read anew, so that they have the bits of the input.
+__device__ __forceinline__ void write_answer(List& list, unsigned count, unsigned k, unsigned row, const Element* data,
+                                             Answer answer) {
   if (count > k) tighten(list, count, k);
   sort_list(list, k);
+  const unsigned long long first = (unsigned long long)row * k;
 #pragma unroll 2
   for (unsigned i = threadIdx.x; i < k; i += THREADS) {
     unsigned column = list.columns[i];
-    if (!INDICES_ONLY) values[i] = row[column];
-    indices[i] = Index(column);
+    if (answer.values) {
+      answer.values[first + i] = data[column];
+      static_cast<long long*>(answer.indices)[first + i] = column;
+    } else {
+      static_cast<int*>(answer.indices)[first + i] = int(column);
+    }
   }
 }

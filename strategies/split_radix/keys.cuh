@@ -1,7 +1,7 @@
 // Elements as keys: unsigned integers in torch's order, the better the larger. For the largest NaN has the largest key,
 // for the smallest all keys are turned, so that NaN has the least. -0 and +0 have adjacent keys.
 //
-// Compile-time: ELEMENT_BYTES, FLOAT_INF (bits of infinity; 0 for integers), SIGNED (integers).
+// Compile-time: ELEMENT_BYTES, FLOAT (floats, else integers).
 #pragma once
 #include <cuda_fp16.h>
 
@@ -16,63 +16,63 @@ typedef Unsigned<ELEMENT_BYTES == 8 ? 8 : 4>::type Key;
 constexpr Key SIGN = Key(1) << (8 * ELEMENT_BYTES - 1);
 constexpr Key ONES = SIGN | (SIGN - 1);
 constexpr int VECTOR = 16 / ELEMENT_BYTES;                          // elements of one load
+constexpr int HALF_INF = 0x7C00;                                    // infinity of float16; of bfloat16 0x7F80
 
-// What turns elements and keys for the smallest; zeros for the largest.
+// What is known of the elements at run time: the direction, whether integers have a sign, which floats of 16 bits.
 struct Order {
-  Key turn;       // of a key
-  unsigned flip;  // of four bytes of elements, so that they compare the other way round as numbers
+  Key turn;       // what turns a key, for the smallest; of integers also an element into its key
+  unsigned flip;  // of four bytes of elements, the upper ones of eight: flipped elements compare as numbers
+  int infinity;   // of floats of 16 bits: tells their format
+
+  __device__ __forceinline__ bool half() const { return infinity == HALF_INF; }
 };
 
-__device__ __forceinline__ Order order_of(bool smallest) {
-  constexpr Key number = FLOAT_INF ? SIGN : ONES;
-  constexpr unsigned word = ELEMENT_BYTES == 1   ? unsigned(number) * 0x01010101u
-                            : ELEMENT_BYTES == 2 ? unsigned(number) * 0x00010001u
-                                                 : unsigned(number >> (8 * sizeof(Key) - 32));
-  return {smallest ? ONES : Key(0), smallest ? word : 0u};
+__device__ __forceinline__ Order order_of(bool smallest, bool is_signed, int infinity) {
+  const Key turn = (smallest ? ONES : Key(0)) ^ (!FLOAT && is_signed ? SIGN : Key(0));
+  const Key flip = FLOAT ? turn & SIGN : turn;
+  const unsigned word = ELEMENT_BYTES == 1   ? unsigned(flip) * 0x01010101u
+                        : ELEMENT_BYTES == 2 ? unsigned(flip) * 0x00010001u
+                                             : unsigned(flip >> (8 * sizeof(Key) - 32));
+  return {turn, word, infinity};
+}
+
+__device__ __forceinline__ Key infinity_of(Order order) {
+  if (ELEMENT_BYTES == 2) return order.infinity;
+  return ELEMENT_BYTES == 8 ? Key(0x7FF0000000000000) : Key(0x7F800000);
 }
 
 __device__ __forceinline__ Key key_of(Element bits, Order order) {
   Key key = bits;
-  if (FLOAT_INF) {
-    bool nan = (key & (SIGN - 1)) > Key(FLOAT_INF);
+  if (FLOAT) {
+    bool nan = (key & (SIGN - 1)) > infinity_of(order);
     key = nan ? ONES : key ^ (key & SIGN ? ONES : SIGN);
-  } else if (SIGNED) {
-    key ^= SIGN;
   }
   return key ^ order.turn;
 }
 
-// Numbers that compare as elements do.
-#if FLOAT_INF && ELEMENT_BYTES == 8
+// Numbers that compare as flipped elements do.
+#if FLOAT && ELEMENT_BYTES == 8
 typedef double Number;
-__device__ __forceinline__ Number number_of(Element bits) { return __longlong_as_double(bits); }
-#elif FLOAT_INF == 0x7C00
+__device__ __forceinline__ Number number_of(Element bits, Order) { return __longlong_as_double(bits); }
+#elif FLOAT
 typedef float Number;
-__device__ __forceinline__ Number number_of(Element bits) { return __half2float(__ushort_as_half(bits)); }
-#elif FLOAT_INF
-typedef float Number;
-__device__ __forceinline__ Number number_of(Element bits) {
+__device__ __forceinline__ Number number_of(Element bits, Order order) {
+  if (ELEMENT_BYTES == 2 && order.half()) return __half2float(__ushort_as_half(bits));
   return __uint_as_float(unsigned(bits) << (32 - 8 * ELEMENT_BYTES));  // bfloat16 is the upper half of float32
-}
-#elif SIGNED && ELEMENT_BYTES == 8
-typedef long long Number;
-__device__ __forceinline__ Number number_of(Element bits) { return Number(bits); }
-#elif SIGNED
-typedef int Number;
-__device__ __forceinline__ Number number_of(Element bits) {
-  return int(unsigned(bits) << (32 - 8 * ELEMENT_BYTES)) >> (32 - 8 * ELEMENT_BYTES);
 }
 #else
 typedef Key Number;
-__device__ __forceinline__ Number number_of(Element bits) { return bits; }
+__device__ __forceinline__ Number number_of(Element bits, Order) { return bits; }
 #endif
 
 // A number below which, among flipped elements, all have smaller keys than this one. Where it is NaN, none is below.
 __device__ __forceinline__ Number bound_of(Key key, Order order) {
-  Key bits = key ^ order.turn;
-  if (FLOAT_INF) bits ^= bits & SIGN ? SIGN : ONES;
-  else if (SIGNED) bits ^= SIGN;
-  return number_of(Element(bits ^ (order.turn & (FLOAT_INF ? SIGN : ONES))));
+  Key bits = key;
+  if (FLOAT) {
+    bits ^= order.turn;
+    bits ^= (bits & SIGN ? SIGN : ONES) ^ (order.turn & SIGN);
+  }
+  return number_of(Element(bits), order);
 }
 
 // Element `at` of a load; free where `at` is known at compile time, a few instructions where not.
@@ -88,6 +88,34 @@ __device__ __forceinline__ Element element(uint4 bits, int at) {
 
 // A load with its elements flipped; of 8-byte floats only the upper words hold a sign.
 __device__ __forceinline__ uint4 flipped(uint4 bits, Order order) {
-  unsigned low = ELEMENT_BYTES == 8 && FLOAT_INF ? 0u : order.flip;
+  unsigned low = ELEMENT_BYTES < 8 ? order.flip : FLOAT ? 0u : unsigned(order.turn);
   return make_uint4(bits.x ^ low, bits.y ^ order.flip, bits.z ^ low, bits.w ^ order.flip);
+}
+
+// The larger of two floats of 16 bits, twice; NaN where either is.
+__device__ __forceinline__ unsigned larger_halves(unsigned a, unsigned b) {
+  unsigned larger;
+  asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+  return larger;
+}
+
+__device__ __forceinline__ unsigned larger_bfloats(unsigned a, unsigned b) {
+  unsigned larger;
+  asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+  return larger;
+}
+
+// Whether any of a load's elements, flipped, is not below the bound.
+__device__ __forceinline__ bool reaches(uint4 bits, Number bound, Order order) {
+  bool any = false;
+#if FLOAT && ELEMENT_BYTES == 2
+  bits.x = order.half() ? larger_halves(larger_halves(bits.x, bits.y), larger_halves(bits.z, bits.w))
+                      : larger_bfloats(larger_bfloats(bits.x, bits.y), larger_bfloats(bits.z, bits.w));
+  constexpr int LEFT = 2;
+#else
+  constexpr int LEFT = VECTOR;
+#endif
+#pragma unroll
+  for (int e = 0; e < LEFT; e++) any |= !(number_of(element(bits, e), order) < bound);
+  return any;
 }

@@ -73,12 +73,9 @@ struct RowPart {
     for (int i = 0; i < ASKING; i++) asking[i] = 0;
 #pragma unroll
     for (int i = 0; i < LOADS; i++) {
-      const uint4 bits = coming[i], turned = flipped(bits, order);
+      const uint4 bits = coming[i];
       coming[i] = load(at(tile + 1, i));
-      bool any = false;
-#pragma unroll
-      for (int e = 0; e < VECTOR; e++) any |= !(number_of(element(turned, e)) < bound);
-      any = any && at(tile, i) < span.last;
+      bool any = reaches(flipped(bits, order), bound, order) && at(tile, i) < span.last;
       if (__any_sync(~0u, any)) keep_asking(i, offer_load(list, bits, at(tile, i), any ? EVERY : 0, cut));
     }
     edge = edge_at() < span.end;

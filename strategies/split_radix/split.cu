@@ -1,7 +1,7 @@
 // The best k of every part of every row, in scratch memory; where LAST, also the best of the row, by whichever of its
 // blocks comes last.
 //
-// Compile-time: see keys.cuh, list.cuh, row.cuh, answer.cuh; LAST; RESIDENT (blocks of a processor that registers must
+// Compile-time: see keys.cuh, list.cuh, row.cuh; LAST; RESIDENT (blocks of a processor that registers must
 // suffice for).
 #include "answer.cuh"
 #include "candidates.cuh"
@@ -23,13 +23,13 @@ __device__ __forceinline__ bool comes_last(Counters& counters, unsigned* arrived
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     KERNEL(const Element* __restrict__ x, Key* found_keys, unsigned* found_columns, unsigned* shared_state,
-           Element* __restrict__ values, Index* __restrict__ indices, long long row_stride, int rows, int cols, int k,
-           int smallest) {
+           Element* __restrict__ values, void* __restrict__ indices, long long row_stride, int rows, int cols, int k,
+           int smallest, int is_signed, int infinity) {
   extern __shared__ __align__(16) unsigned char memory[];
   __shared__ __align__(16) Counters counters;
   __shared__ __align__(16) Span span;
   const unsigned parts = gridDim.x / rows, row = blockIdx.x / parts, number = blockIdx.x % parts;
-  const Row data = {x + row * row_stride, unsigned(cols), order_of(smallest)};
+  const Row data = {x + row * row_stride, unsigned(cols), order_of(smallest, is_signed, infinity)};
   if (threadIdx.x == 0) data.find_part(span, number, parts);
   List list = make_list(memory, &counters);  // with a barrier
   const Found found = found_in_row(found_keys, found_columns, row, parts, k);
@@ -56,7 +56,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 #endif
   }
 #if LAST
-  const unsigned long long at = (unsigned long long)row * k;
-  write_answer(list, count, k, data.data, values + at, indices + at);
+  write_answer(list, count, k, row, data.data, {values, indices});
 #endif
 }

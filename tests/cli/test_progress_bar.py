@@ -72,6 +72,11 @@ def test_torchs_own_is_kept() -> None:
     assert "slower" not in told
 
 
+def test_what_was_not_compiled_is_told() -> None:
+    told = _told(WorkloadResult(WORKLOAD, "tuned", 9, {"ok": 3}, winner(), seconds=2.0, uncompiled=5))
+    assert told.endswith("3 tried in 2.0 s, 5 not compiled in time")
+
+
 def test_bar_on_a_terminal() -> None:
     output = shown(terminal=True)
     assert "about 61 s left" in output

@@ -86,3 +86,13 @@ def test_errors_of_workloads_without_a_winner(outcome: str, monkeypatch: pytest.
     told = [printed(part, monkeypatch) for part in tables.tune_report(report)]
     assert told[0] == "64x1024 k=8 float32 sorted: too [noisy]\\x1b\n"
     assert told[-1].startswith("1 workload not done yet; ")
+
+
+def test_what_was_not_compiled_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = TuneReport(
+        "finished", (WorkloadResult(WORKLOAD, "tuned", uncompiled=5),) * 2, Path("store"), Path("winners"), 1.0
+    )
+    *_, last = [printed(part, monkeypatch) for part in tables.tune_report(report)]
+    assert (
+        last == "10 candidates not compiled in time; the same command again measures more of them, --effort full all\n"
+    )

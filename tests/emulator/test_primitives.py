@@ -154,6 +154,21 @@ def test_narrow_floats(programs: Programs, dtype: torch.dtype) -> None:
     assert torch.equal(values[numbers], (wide.view(torch.int32) ^ rounded << 1)[numbers])
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_the_larger_of_narrow_floats(programs: Programs, dtype: torch.dtype) -> None:
+    kind = {torch.float16: "f16x2", torch.bfloat16: "bf16x2"}[dtype]
+    emulator = programs.emulator(
+        f"for (int i = threadIdx.x; i < n / 2; i += 32)"
+        f' asm("max.NaN.{kind} %0, %1, %2;" : "=r"(values[i]) : "r"(x[i]), "r"(x[n - 1 - i]));'
+    )
+    bits = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
+    bits = bits[torch.randperm(len(bits), generator=torch.Generator().manual_seed(0))]
+    pairs = bits.view(torch.int32)
+    found = torch.tensor(launch(emulator, pairs, size=2**14, n=2**15), dtype=torch.int32).view(dtype)
+    expected = torch.maximum(bits[: 2**15].view(dtype).float(), pairs.flip(0)[: 2**14].view(dtype).float())
+    assert torch.equal(found.float().nan_to_num(-1e9), expected.nan_to_num(-1e9))
+
+
 BLOCK = """
 extern __shared__ int words[];
 __shared__ unsigned long long wide[2];

@@ -66,6 +66,12 @@ def test_scratch_lies_aligned_in_one_buffer_of_each_kind() -> None:
     assert (places["counters"], garbage, zeros) == ((3, 0), 0, 256)
 
 
+def test_scratch_of_no_bytes_is_a_null_pointer() -> None:
+    places, garbage, zeros = launch._places(program(Scratch("keys", Extent(0)), Scratch("more", Extent(4))), PROBLEM)
+    assert (places["keys"], places["more"], garbage, zeros) == ((-1, 0), (3, 0), 256, 0)
+    assert launch._slot(Parameter("keys", "pointer"), places, PROBLEM) == (-1, 0)
+
+
 def test_scratch_must_not_hide_a_tensor() -> None:
     with pytest.raises(BuildError, match="'values' bears the name"):
         launch._places(program(Scratch("values", Extent(4))), PROBLEM)

@@ -4,6 +4,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +17,7 @@ from autotopk.device import Device, cpu_device
 from autotopk.identity import Identity
 from autotopk.problem import Problem
 from autotopk.tuning.candidates import candidates, lattice, program_of
-from autotopk.tuning.compile_pool import Build, CompilePool
+from autotopk.tuning.compile_pool import Build, Compiled, CompilePool
 from autotopk.tuning.efforts import EFFORTS
 from autotopk.tuning.environment import environment_of
 from autotopk.tuning.evaluate import Screening
@@ -92,8 +93,9 @@ class InstantPool(CompilePool):
         self.word = word
         self.submitted: list[Candidate] = []
 
-    def submit(self, problem: Problem, candidates: Iterable[Candidate]) -> None:
+    def submit(self, problem: Problem, candidates: Iterable[Candidate]) -> list[Future[Compiled]]:
         self.submitted += candidates
+        return []
 
     def ready(
         self, problem: Problem, candidates: Iterable[Candidate], until: float

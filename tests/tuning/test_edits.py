@@ -105,7 +105,7 @@ def checkout(tuned: Checkout, tmp_path: Path) -> Checkout:
 
 def test_host_code_makes_nothing_stale_and_compiles_nothing(checkout: Checkout) -> None:
     """A reason, a heuristic, an unused constant in every family, and the words that they share."""
-    checkout.edit("strategies/_short_rows/__init__.py", '"triton is not installed"', '"install triton"')
+    checkout.edit("strategies/_short_rows/__init__.py", "are more than 32 bits count", "are too many to count")
     checkout.edit("strategies/block_radix/__init__.py", "problem.cols <= 8 * count", "problem.cols <= 7 * count")
     for family in ("lane_merge", "masked_argmax", "block_radix", "cluster_radix", "_short_rows"):
         checkout.append(f"strategies/{family}/__init__.py", "\n\nUNUSED = 1\n")

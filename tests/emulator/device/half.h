@@ -95,6 +95,19 @@ template <class T>
   requires std::is_same_v<T, half_t> || std::is_same_v<T, bfloat16_t>
 SIMT_DEVICE unsigned __pack_half2(T low, T high) { return unsigned{high.raw()} << 16 | low.raw(); }
 
+// PTX max.NaN of pairs.
+template <class T>
+SIMT_DEVICE T simt_larger(unsigned a, unsigned b) {
+  T x = T::bitcast(static_cast<uint16_t>(a)), y = T::bitcast(static_cast<uint16_t>(b));
+  return isnan(x) || isnan(y) ? T::bitcast(0x7FFF) : x < y ? y : x;
+}
+SIMT_DEVICE unsigned simt_larger_f16(unsigned a, unsigned b) {
+  return __pack_half2(simt_larger<half_t>(a, b), simt_larger<half_t>(a >> 16, b >> 16));
+}
+SIMT_DEVICE unsigned simt_larger_bf16(unsigned a, unsigned b) {
+  return __pack_half2(simt_larger<bfloat16_t>(a, b), simt_larger<bfloat16_t>(a >> 16, b >> 16));
+}
+
 template <>
 struct std::numeric_limits<half_t> : std::numeric_limits<float> {
   static half_t infinity() { return half_t::bitcast(0x7C00); }

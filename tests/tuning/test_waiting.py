@@ -1,0 +1,157 @@
+"""A quick run measures what is compiled, gives compilers a bounded time, and says what it left to a later run."""
+
+import math
+import time
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from threading import Timer
+
+from autotopk import registry
+from autotopk.candidate import TORCH_TOPK, Candidate
+from autotopk.device import H100
+from autotopk.problem import Problem
+from autotopk.strategies.split_radix import SplitRadixConfig
+from autotopk.tuning.candidates import NEAR, candidates, program_of, rungs
+from autotopk.tuning.compile_pool import Build, Compiled, CompilePool
+from autotopk.tuning.efforts import EFFORTS
+from autotopk.tuning.environment import environment_of
+from autotopk.tuning.events import WorkloadFinished, WorkloadResult
+from autotopk.tuning.session import Context
+from autotopk.tuning.tuner import TuningRun
+from autotopk.tuning_db.store import Store
+from autotopk.workloads import Workload
+from tests.tuning import built
+from tests.tuning.replay import InstantPool, ReplayWorker
+
+FIRST, SECOND = Workload(1, 1048576, 100), Workload(4096, 256, 8)
+FAMILIES = ("split_radix", "lane_merge")
+"""Of one workload each."""
+
+
+class SlowPool(InstantPool):
+    """Some candidates are never compiled; with `after_s`, all are so many seconds after they are asked for."""
+
+    def __init__(self, never: Collection[Candidate], after_s: float | None = None) -> None:
+        super().__init__(H100)
+        self.never, self.after_s = set(never), after_s
+
+    def submit(self, problem: Problem, candidates: Iterable[Candidate]) -> list[Future[Compiled]]:
+        waited: list[Future[Compiled]] = [Future() for one in candidates if one in self.never]
+        if waited and self.after_s is not None:
+            Timer(self.after_s, self.finish, [waited]).start()
+        return waited
+
+    def finish(self, waited: list[Future[Compiled]]) -> None:
+        self.never.clear()
+        for one in waited:
+            one.set_result(Compiled())
+
+    def ready(
+        self, problem: Problem, candidates: Iterable[Candidate], until: float
+    ) -> Iterator[tuple[Candidate, Build]]:
+        return super().ready(problem, [one for one in candidates if one not in self.never], until)
+
+
+class StartedWorker(ReplayWorker):
+    def start(self) -> None:
+        """There is no process."""
+
+
+def tune(store: Store, pool: CompilePool, wait_s: float) -> list[WorkloadResult]:
+    """A quick run over both workloads; results in the order in which they were finished."""
+    environment, finished = environment_of(H100), list[WorkloadResult]()
+    context = Context(
+        device=H100,
+        environment=environment,
+        effort=replace(EFFORTS["quick"], wait_s=wait_s),
+        store=store,
+        run=store.begin_run(H100, environment, {}),
+        worker=StartedWorker(others=50.0),
+        pool=pool,
+        until=time.monotonic() + 60,
+        tell=lambda event: finished.append(event.result) if isinstance(event, WorkloadFinished) else None,
+    )
+    run = TuningRun(context, [FIRST, SECOND], FAMILIES)
+    assert run.go() == "finished"
+    assert [one.workload for one in run.results] == [FIRST, SECOND]
+    store.derive_winners()
+    return finished
+
+
+def of(workload: Workload) -> list[Candidate]:
+    return candidates(workload.problem("cuda"), H100, FAMILIES)
+
+
+def test_the_first_rungs_are_candidates_before_the_shortlist() -> None:
+    problem, strategy = FIRST.problem("cuda"), registry.get("split_radix")
+    near = rungs(problem, H100, FAMILIES)
+    assert near == [strategy.candidate(config) for config in strategy.ladder(problem, H100)[:NEAR]]
+    shortlist = [strategy.candidate(config) for config in strategy.shortlist(problem, H100)]
+    assert of(FIRST) == list(dict.fromkeys([*near, *shortlist]))
+    assert strategy.candidate(SplitRadixConfig(128, 1024, 4, 4096, "last")) in near
+
+
+def test_what_is_compiled_goes_first_and_the_rest_waits(store: Store) -> None:
+    compiling = of(FIRST)[NEAR:] or of(FIRST)[1:]
+    with closing(SlowPool(compiling, after_s=0.3)) as pool:
+        finished = tune(store, pool, wait_s=20.0)
+    assert [one.workload for one in finished] == [SECOND, FIRST]
+    assert [(one.outcome, one.uncompiled) for one in finished] == [("tuned", 0)] * 2
+
+
+def test_what_is_not_compiled_in_time_is_told_and_measured_by_a_later_run(store: Store) -> None:
+    compiling = of(FIRST)[1:]
+    with closing(SlowPool(compiling)) as pool:
+        begun = time.monotonic()
+        finished = tune(store, pool, wait_s=0.2)
+        assert time.monotonic() - begun > 0.2
+    assert [(one.workload, one.outcome, one.uncompiled) for one in finished] == [
+        (SECOND, "tuned", 0),
+        (FIRST, "tuned", len(compiling)),
+    ]
+    assert {one.candidate for one in store.measurements() if one.key == FIRST.key} == {TORCH_TOPK, of(FIRST)[0]}
+    with closing(InstantPool(H100)) as pool:
+        second, first = sorted(tune(store, pool, wait_s=20.0), key=lambda one: one.workload == FIRST)
+    assert (second.outcome, first.outcome, first.uncompiled) == ("confirmed", "tuned", 0)
+    screened = [one.candidate for one in store.measurements(stage="screen") if one.key == FIRST.key]
+    assert sorted(screened) == sorted([TORCH_TOPK, *of(FIRST)]), "each once"
+
+
+def test_a_later_run_that_compiles_nothing_either_confirms(store: Store) -> None:
+    with closing(SlowPool(of(FIRST)[1:])) as pool:
+        told = [{one.workload: one for one in tune(store, pool, wait_s=0.0)}[FIRST] for _ in range(3)]
+    assert [one.outcome for one in told] == ["tuned", "confirmed", "known"]
+    assert all(one.uncompiled for one in told)
+
+
+def test_torch_topk_wins_no_race_against_nobody(store: Store) -> None:
+    with closing(SlowPool(of(FIRST))) as pool:
+        _, first = tune(store, pool, wait_s=0.0)
+    assert (first.workload, first.outcome, first.uncompiled) == (FIRST, "partial", len(of(FIRST)))
+    assert FIRST.key not in {winner.key for winner in store.winners()}
+
+
+def test_only_quick_is_impatient() -> None:
+    assert {name for name, effort in EFFORTS.items() if effort.wait_s < math.inf} == {"quick"}
+
+
+def test_a_cached_kernel_waits_behind_no_other(cache_dir: Path) -> None:
+    """No process is started for it."""
+    cache_dir.mkdir()
+    problem = Problem.contiguous(4, 64, 3)
+    registry.register(built.strategy)
+    try:
+        cached, other = (built.strategy.candidate(built.Parts(name)) for name in ("one", "one two"))
+        for source in program_of(cached, problem, H100).sources:
+            source.load(H100.arch)
+        with closing(CompilePool(H100, preload=["tests.tuning.built"], processes=1)) as pool:
+            assert all(kernel.done() for kernel in pool.submit(problem, [cached]))
+            assert pool._pool is None
+            found = dict(pool.ready(problem, [other, cached], 0.0))
+            assert list(found) == [cached]
+            assert found[cached].identity == program_of(cached, problem, H100).identity(problem, H100.arch)
+    finally:
+        registry.unregister("built")
