@@ -285,7 +285,7 @@ def _problems(what: Any, device: Device) -> Iterator[Problem]:
 
 
 def _of_file(path: Path, device: Device) -> "Iterable[Workload]":
-    """What a bundle or a winners file has winners for, else the problems that a file of misses names. Raises as those."""
+    """What a bundle or a winners file has winners for, else what a file of misses names. Raises as those do."""
     if ownership.holds_winners(path):
         keys = dict.fromkeys(winner.key for winner in artifact.read(path))
         return [Workload(key.rows, key.cols, key.k, key.dtype, key.sorted) for key in keys]
