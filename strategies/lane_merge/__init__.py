@@ -311,7 +311,7 @@ _FLOAT32: Sequence[_Row] = (
     ("aligned", 2, 1, 8, False, 2, 1, 8),
     ("aligned", 2, 1, 8, True, 2, 1, 4),
     ("aligned", 1, 1, 8, False, 2, 0, 8),
-    ("aligned", 1, 1, 4, True, 2, 0, 4),
+    ("aligned", 1, 1, 4, True, 2, 0, 2),
     ("aligned", 1, 1, 8, True, 2, 0, 4),
     ("ragged", 32, 1, 8, False, 5, 2, 10),
     ("ragged", 32, 1, 16, False, 5, 2, 64),
