@@ -36,8 +36,8 @@ def aligned(start, VECTOR: tl.constexpr, RAGGED: tl.constexpr):
     """
     skew = tl.full(start.shape, 0, tl.int32)
     if RAGGED:
-        skew = (start & (VECTOR - 1)).to(tl.int32)
-        start = start & -VECTOR
+        skew = (start % VECTOR).to(tl.int32)
+        start = start // VECTOR * VECTOR  # the compiler would not see that of `start & -VECTOR`
     return start, skew
 
 

@@ -14,7 +14,7 @@ made anew from what is left.
 import triton
 import triton.language as tl
 
-from autotopk.strategies._short_rows.merging import empty, greatest, popped
+from autotopk.strategies._short_rows.merging import at_slot, empty, greatest, popped
 from autotopk.strategies._short_rows.networks import arranged, merged, sorting
 from autotopk.strategies._short_rows.order import LOWEST, float_order
 from autotopk.strategies._short_rows.packing import floor_key, free_bits, holds_all, infinity, worst
@@ -281,15 +281,6 @@ def best_keys(
         if ENDING or MISSES:
             unfinished = tl.max(tl.max(more.to(tl.int32), axis=1), axis=0)
     return found
-
-
-@triton.jit
-def at_slot(found, lane, slot):
-    """(R, L) with the key in a slot, an integer or (R, 1), where that is; elsewhere LOWEST. `lane` is (1, L)."""
-    key = tl.full(found[0].shape, LOWEST, tl.int32)
-    for t in tl.static_range(0, len(found)):
-        key = tl.where(lane + t * lane.shape[1] == slot, found[t], key)
-    return key
 
 
 @triton.jit

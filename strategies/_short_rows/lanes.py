@@ -41,6 +41,15 @@ def may_end(DEPTH, SHARE, TREE, ROUNDS, SLOTS, LANES, DTYPE):
 
 
 @triton.jit
+def wanted(k, cols, ROUNDS: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr, DTYPE: tl.constexpr):
+    """How many of a row are taken: of float32 one more than k, if there is one, and a place for it."""
+    if ROUNDS > 0:
+        return tl.minimum(ROUNDS, cols)
+    else:
+        return tl.minimum(k if holds_all(DTYPE) else k + 1, tl.minimum(SLOTS * LANES, cols))
+
+
+@triton.jit
 def lane_merge_rows(
     x,  # pointer to integers as wide as an element; if PAIRS, to int32
     values,  # pointer to integers as wide as an element
@@ -86,17 +95,13 @@ def lane_merge_rows(
     )
     words = words_of(loaded, rows, LANES, VECTOR, INSIDE, SPAN, DTYPE, LARGEST, PAIRS, RAGGED)
     lists = sorted_lists(words, lane, LANES, VECTOR, DEPTH)
-    taken = tl.minimum(k if holds_all(DTYPE) else k + 1, SLOTS * LANES)  # one to spare, if there is a place for it
-    if ROUNDS > 0:
-        taken = ROUNDS
-    taken = tl.minimum(taken, cols)
+    taken = wanted(k, cols, ROUNDS, SLOTS, LANES, DTYPE)
     if TREE:
         top, found, following, hidden = merged_by_tree(lists, lane, k, TREE, SLOTS, LANES)
     else:
         found, following, hidden = merged_by_rounds(lists, lane, taken, ROUNDS, SLOTS, LANES)
 
-    # what follows has, flat, one element a thread: (R * L,)
-    thread = tl.arange(0, ROWS * LANES)
+    thread = tl.arange(0, ROWS * LANES)  # what follows has, flat, one element a thread: (R * L,)
     flat_row = first_row + thread // LANES
     flat_start = row_start(tl.minimum(flat_row, rows - 1), row_stride, inner, SIDE_BY_SIDE)
     _, flat_skew = aligned(flat_start, VECTOR, RAGGED)
@@ -114,13 +119,9 @@ def lane_merge_rows(
             ranks, doubt = neighbours_ordered(bits, found, following, doubt, lane, k, taken, SPAN, LARGEST, LANES)
 
     # all rows are written before it is known that some must be done again: the others do not wait
-    if ROWS * LANES == 32:  # one warp, which needs no barrier to know
-        unsure = tl.max(tl.max(doubt, axis=1), axis=0)
     outputs = (values, indices, indices_only, flat_row, flat_row < rows, inner, slot_stride)
     write(outputs, ranks, columns, bits, k, SIDE_BY_SIDE)
-    if ROWS * LANES > 32:
-        unsure = tl.max(tl.max(doubt, axis=1), axis=0)
-    if unsure > 0:
+    if tl.max(tl.max(doubt, axis=1), axis=0) > 0:
         BY_ONE: tl.constexpr = RAGGED or SIDE_BY_SIDE
         row_from = narrow(x, PAIRS) + begin if BY_ONE else words_from(x, begin, PAIRS)
         doubtful = tl.reshape(tl.broadcast_to(greatest(doubt) > 0, doubt.shape), thread.shape)

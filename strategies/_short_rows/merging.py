@@ -54,6 +54,15 @@ def marked(found, key, lane, SLOT: tl.constexpr, LANES: tl.constexpr):
 
 
 @triton.jit
+def at_slot(found, lane, slot):
+    """(R, L) with the key in a slot, an integer or (R, 1), where that is; elsewhere LOWEST. `lane` is (1, L)."""
+    key = tl.full(found[0].shape, LOWEST, tl.int32)
+    for t in tl.static_range(0, len(found)):
+        key = tl.where(lane + t * lane.shape[1] == slot, found[t], key)
+    return key
+
+
+@triton.jit
 def popped(lists, key):
     """The lists without their heads where those are `key` (R, 1)."""
     taken = lists[0] == key

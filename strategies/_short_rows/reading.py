@@ -57,9 +57,12 @@ def read(
         if j < INSIDE and not at_an_end(j, INSIDE, RAGGED):
             loaded = loaded + (tl.load(at),)
         else:
-            inside = column < cols
             if RAGGED:
-                inside = inside & (column >= 0)
+                inside = (column >= 0) & (column < cols)
+            elif PAIRS:  # the compiler would not see that `column < cols` is alike in all of a vector
+                inside = word < cols // WORD
+            else:
+                inside = column < cols
             other = worst(DTYPE, LARGEST, PAIRS and not at_an_end(j, INSIDE, RAGGED))
             loaded = loaded + (tl.load(at, mask=inside, other=other),)
     return loaded
