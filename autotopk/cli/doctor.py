@@ -166,8 +166,6 @@ def _is(count: int) -> str:
 
 
 def _winners(devices: list[Device]) -> Iterator[Finding]:
-    for device in dict.fromkeys(devices):
-        yield from _borrowed(device)
     for layer, path in layers():
         if path is None:
             off = f"off (AUTOTOPK_SHIPPED={os.environ.get('AUTOTOPK_SHIPPED')})"
@@ -176,6 +174,8 @@ def _winners(devices: list[Device]) -> Iterator[Finding]:
             yield Finding("winners", "note", f"{layer}: none at {path}")
         else:
             yield _layer(layer, path, devices)
+    for device in dict.fromkeys(devices):
+        yield from _borrowed(device)
 
 
 def _borrowed(device: Device) -> Iterator[Finding]:

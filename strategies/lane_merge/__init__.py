@@ -23,8 +23,8 @@ WARPS = (1, 2, 4, 8)
 DEPTHS = (4, 8, 16, 32, 64)
 TREE_K = 4
 """Largest k whose lists are merged pairwise."""
-MAX_ROUNDS = 10
-"""Largest k whose rounds are no loop."""
+UNROLLED = frozenset((*range(11), 20, 32))
+"""Largest k of the kernels whose rounds are no loop: the small ones, and two that many ask for."""
 FEW = 8
 """Rows a multiprocessor that leave it waiting for memory and each other; fewer lanes a row would not help."""
 
@@ -87,7 +87,7 @@ class LaneMergeKernel:
 
     def work(self, problem: Problem) -> float:
         """About the instructions of a row times its lanes; a round in a loop costs more than others."""
-        rounds = 1.5 * problem.k + 3 if self.most > MAX_ROUNDS else self.most
+        rounds = self.most if self.most in UNROLLED else 1.5 * problem.k + 3
         return self.config.lanes * (8 * self.vectors * self.width - 2 * self.inside + 14 * rounds)
 
     @property
@@ -98,7 +98,7 @@ class LaneMergeKernel:
         element = f"*i{8 * itemsize}"
         tree = power_of_two(max(2, self.most)) if self.config.tree else 0
         spare = int(itemsize == 4 and not self.config.tree)
-        rounds = 0 if self.config.tree or self.most > MAX_ROUNDS else self.most + spare
+        rounds = self.most + spare if self.most in UNROLLED and not self.config.tree else 0
         slots = -(-(tree or rounds or self.most) // lanes)
         direction = "largest" if self.largest else "smallest"
         return TritonSource(
@@ -291,10 +291,12 @@ _FLOAT32: Sequence[_Row] = (
     ("aligned", 32, 1, 8, False, 2, 1, 64),
     ("aligned", 32, 1, 8, False, 4, 3, 10),
     ("aligned", 32, 1, 8, False, 4, 2, 10),
+    ("aligned", 32, 1, 16, False, 4, 3, 20),
     ("aligned", 32, 1, 16, False, 4, 2, 31),
     ("aligned", 32, 1, 16, False, 4, 2, 64),
     ("aligned", 32, 1, 8, False, 8, 7, 10),
     ("aligned", 32, 1, 8, False, 8, 4, 10),
+    ("aligned", 32, 1, 8, False, 8, 7, 32),
     ("aligned", 32, 1, 8, False, 8, 4, 46),
     ("aligned", 32, 1, 16, False, 8, 4, 64),
     ("aligned", 32, 1, 8, False, 16, 8, 10),

@@ -90,7 +90,8 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     assert first["outcome"] == "tuned"
     assert first["compiled"] == first["candidates"] - 1 >= 3, "all but torch.topk"
     assert first["current"] == [True]
-    assert checkout.tune()["outcome"] == "confirmed"
+    assert checkout.tune()["outcome"] in ("confirmed", "tuned")  # all are equally fast: either of two may win
+    assert checkout.tune()["outcome"] == "known"
     return checkout
 
 
