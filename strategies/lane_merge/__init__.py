@@ -18,9 +18,7 @@ from autotopk.strategy import Features, Strategy
 
 MAX_SHARE = 64
 """Most elements of a lane; their loads are all in flight at once."""
-LANES = (1, 2, 4, 8, 16, 32)
-WARPS = (1, 2, 4, 8)
-DEPTHS = (4, 8, 16, 32, 64)
+LANES, WARPS, DEPTHS = (1, 2, 4, 8, 16, 32), (1, 2, 4, 8), (4, 8, 16, 32, 64)
 TREE_K = 4
 """Largest k whose lists are merged pairwise."""
 UNROLLED = frozenset((*range(11), 20, 32))
@@ -87,8 +85,8 @@ class LaneMergeKernel:
 
     def work(self, problem: Problem) -> float:
         """About the instructions of a row times its lanes; a round in a loop costs more than others."""
-        rounds = self.most if self.most in UNROLLED else 1.5 * problem.k + 3
-        return self.config.lanes * (8 * self.vectors * self.width - 2 * self.inside + 14 * rounds)
+        rounds = 14 * (self.most if self.most in UNROLLED else 1.5 * problem.k + 3)
+        return self.config.lanes * (8 * self.vectors * self.width - 2 * self.inside + rounds)
 
     @property
     def source(self) -> TritonSource:
@@ -242,8 +240,7 @@ def share(lanes: int, problem: Problem) -> int:
 
 def _made_to_measure(config: LaneMergeConfig, problem: Problem) -> LaneMergeKernel:
     """The least kernel that serves."""
-    way = reading(config.lanes, problem)
-    one = LaneMergeKernel(config, 1, 0, 0, problem.dtype, problem.largest, way)
+    one = LaneMergeKernel(config, 1, 0, 0, problem.dtype, problem.largest, reading(config.lanes, problem))
     vectors = -(-(problem.cols + one.step - one.longest) // one.step)
     most = power_of_two(max(2, problem.k)) if config.tree else problem.k
     return replace(one, vectors=vectors, inside=problem.cols // one.step, most=most)
