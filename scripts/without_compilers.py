@@ -91,7 +91,6 @@ def main() -> None:
     import autotopk
     from autotopk.device import cuda_device
     from autotopk.oracle.reference import problems_with
-    from autotopk.runtime import dispatch
     from autotopk.torch_topk import torch_topk
 
     assert shutil.which("nvcc") is None
@@ -118,8 +117,7 @@ def main() -> None:
         first, answer = timed(autotopk.topk)
         again, _ = timed(autotopk.topk)
         wrong = problems_with(x, answer.values, answer.indices, k, **order)
-        problem = autotopk.Problem.contiguous(**asked)
-        choice = dispatch.choose(problem, cuda_device(0))
+        choice = autotopk.explain(x, k, **order).choice
         rows.append(
             {**asked, "strategy": choice.strategy.name, "step": choice.step, "wrong": wrong}
             | {"torch_ms": torchs, "first_ms": first, "again_ms": again, "beyond_ms": first - torchs}

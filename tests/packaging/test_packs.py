@@ -1,10 +1,15 @@
 """The packs that are shipped are of the sources beside them."""
 
+import random
+from dataclasses import replace
+
 import pytest
 
 from autotopk import packs, registry
+from autotopk.device import H100, Device
 from autotopk.kernel import Kernel
-from autotopk.packs import ARCHS, Packs, file
+from autotopk.packs import Packs, file
+from autotopk.problem import ANSWERS, DTYPE_BYTES, Problem
 from tests.packaging.processes import ROOT
 
 FOLDER = ROOT / "autotopk" / "packs"
@@ -12,7 +17,21 @@ MOST_BYTES, MOST_BYTES_TOGETHER, MOST_KERNELS = {90: 8_000_000}, 24_000_000, 500
 MAKE = "run `make kernels`, and commit what it writes"
 
 
-@pytest.mark.parametrize("arch", ARCHS)
+SHIPPED = (80, 90)
+"""Compute capabilities whose packs come with the package; `make kernels` makes the others."""
+
+DEVICES = (
+    H100,
+    replace(H100, name="A100", capability=(8, 0), processors=108, shared_bytes=163 << 10),
+    replace(H100, name="A10", capability=(8, 6), processors=72, shared_bytes=99 << 10),
+)
+
+
+def test_what_is_shipped() -> None:
+    assert tuple(sorted(Packs(FOLDER).made)) == SHIPPED
+
+
+@pytest.mark.parametrize("arch", SHIPPED)
 def test_every_rung_is_packed_as_it_is_today(arch: int) -> None:
     shipped = Packs(FOLDER)
     made, pack = shipped.made.get(arch), shipped.pack(arch)
@@ -27,6 +46,34 @@ def test_every_rung_is_packed_as_it_is_today(arch: int) -> None:
     }
     assert not edited, f"device files were edited since sm_{arch}.pack was made: {MAKE}"
     assert names == packed, f"{len(names - packed)} kernels are missing in sm_{arch}.pack: {MAKE}"
+
+
+def drawn(draw: random.Random) -> Problem:
+    """Rows, cols and k alike in every order of magnitude."""
+    rows, cols = int(2 ** draw.uniform(0, 20)), int(2 ** draw.uniform(0, 24))
+    k = min(cols, int(2 ** draw.uniform(0, 24 * draw.random())))
+    dtype, largest, order = draw.choice([*DTYPE_BYTES]), draw.random() < 0.5, draw.random() < 0.5
+    return Problem.contiguous(rows, cols, k, dtype, largest=largest, sorted=order, answer=draw.choice(ANSWERS))
+
+
+@pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
+def test_random_problems_have_their_kernels_shipped(device: Device, count: int) -> None:
+    """Of every family that serves them."""
+    draw, shipped = random.Random(count), Packs(FOLDER)
+    shipped.unchecked = True
+    served = 0
+    for _ in range(count):
+        problem = drawn(draw)
+        for strategy in registry.built_in():
+            if strategy.name == "torch_fallback" or strategy.reasons_unable(problem, device):
+                continue
+            served += 1
+            rungs = strategy.ladder(problem, device)
+            assert rungs, f"{strategy.name} has no rung for {problem} on {device.name}"
+            for source in strategy.program(rungs[0], problem, device).sources:
+                assert shipped.find(source, device.arch), f"{strategy.name} {rungs[0]} of {problem} is not shipped"
+    assert served > count / 2
 
 
 def test_packs_are_small_and_belong_to_their_sources() -> None:
