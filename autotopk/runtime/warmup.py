@@ -12,11 +12,11 @@ from typing import Any, Self, Union
 import torch
 
 from autotopk.device import Device, device_of
-from autotopk.errors import SelectionError, inert
+from autotopk.errors import MeasurementError, SelectionError, inert, warn
 from autotopk.kernel import KernelSource
 from autotopk.problem import Problem
 from autotopk.program import HostProgram, Program
-from autotopk.runtime import dispatch, launch, misses
+from autotopk.runtime import dispatch, launch, misses, self_check
 from autotopk.runtime.build_process import BuildProcess
 from autotopk.runtime.dispatch import Choice
 from autotopk.runtime.state import Runtime, default
@@ -90,6 +90,15 @@ Progress = Callable[[Warmed, int, int], object]
 """Told of every problem that is ready, how many are, and of how many."""
 
 
+def _check_kernels(model: Device, place: torch.device) -> None:
+    """Find out whether the shipped kernels are right on a GPU where nobody knows, so that they may answer."""
+    if model.type == "cuda":
+        try:
+            self_check.ensure(torch.cuda.current_device() if place.index is None else place.index)
+        except MeasurementError as error:
+            warn(f"shipped kernels are not used: {error}")
+
+
 def warmup(
     what: What,
     *,
@@ -99,6 +108,8 @@ def warmup(
     device: torch.device | str | None = None,
 ) -> WarmupReport:
     """Compile and load what `topk` runs for problems, so that their first calls find it.
+
+    On a GPU that shipped kernels have not been checked on, they are first, which takes about a minute, once.
 
     Args:
         what: a shape (rows, cols, k) or (rows, cols, k, dtype), a `Problem`, a `Workload`, the name of a tag, a bundle
@@ -119,6 +130,7 @@ def warmup(
     place = _place(device)
     model = device_of(place)
     problems = list(dict.fromkeys(_problems(what, model)))
+    _check_kernels(model, place)
     rows: list[Warmed] = []
     with _Compilers(model.arch, default) as compilers:
         turns = [_Turn(problem, model, place.index, compilers if build else None, default) for problem in problems]

@@ -13,13 +13,14 @@ import torch
 import autotopk
 from autotopk import registry
 from autotopk.candidate import Candidate
-from autotopk.device import cpu_device
-from autotopk.errors import SelectionError
+from autotopk.device import H100, cpu_device
+from autotopk.errors import MeasurementError, SelectionError
 from autotopk.key import TuningKey
 from autotopk.problem import MemoryLayout, Problem
 from autotopk.program import HostProgram
+from autotopk.runtime import self_check
 from autotopk.runtime.state import default
-from autotopk.runtime.warmup import Warmed, warmup
+from autotopk.runtime.warmup import Warmed, _check_kernels, warmup
 from autotopk.tuning_db import artifact
 from autotopk.workloads import Workload, tagged
 from tests.runtime.laddered import Driver, Laddered, Rung
@@ -208,3 +209,17 @@ def test_what_names_none(what: Any, named: str) -> None:
 def test_devices_that_are_not_here(device: Any) -> None:
     with pytest.raises(SelectionError, match=r"^device=.* is not (cpu, cuda or cuda:INDEX|here: )"):
         warmup(SHAPE, device=device)
+
+
+def test_shipped_kernels_are_checked_first_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def ensure(index: int) -> None:
+        asked.append(index)
+        raise MeasurementError("the process that checks died")
+
+    monkeypatch.setattr(self_check, "ensure", ensure)
+    with pytest.warns(autotopk.AutotopkWarning, match="shipped kernels are not used: the process that checks died"):
+        _check_kernels(H100, torch.device("cuda", 3))
+    _check_kernels(cpu_device(), torch.device("cpu"))
+    assert asked == [3]
