@@ -5,6 +5,7 @@ with torch.topk's. Printed are what answered, and by how much first calls outlas
 """
 
 import importlib.abc
+import importlib.util
 import json
 import os
 import random
@@ -15,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,6 +36,12 @@ class _Hidden(importlib.abc.MetaPathFinder):
 def hide() -> None:
     """Make this process as bare as a machine where nothing but the package and torch is installed."""
     sys.meta_path.insert(0, _Hidden())
+    find_spec = importlib.util.find_spec
+
+    def hidden_spec(name: str, package: str | None = None) -> ModuleSpec | None:
+        return None if name.partition(".")[0] in HIDDEN else find_spec(name, package)
+
+    importlib.util.find_spec = hidden_spec
     os.environ["PATH"] = ""
     for name in ("CUDA_HOME", "CUDA_PATH", "AUTOTOPK_DB", "AUTOTOPK_BUILD"):
         os.environ.pop(name, None)

@@ -75,8 +75,8 @@ class Case:
         return [one for one in others if self._sources(one, device) == own]
 
     def _sources(self, problem: Problem, device: Device) -> tuple[Any, ...] | None:
-        if self.strategy.reasons_unable(problem, device):
-            return None
+        if self.strategy.reasons_unable(problem, device) or not self.strategy.valid(self.config, problem, device):
+            return None  # what sorts nothing may answer in any order alone
         return self.strategy.program(self.config, problem, device).sources
 
 
@@ -136,7 +136,7 @@ def _rows(answer: Tensor, layout: MemoryLayout, rows: int, k: int) -> Tensor:
     """(rows, k) of what a kernel wrote."""
     if not layout.side_by_side:
         return answer.view(rows, k)
-    return answer.view(rows // layout.inner, k, layout.inner).transpose(1, 2).reshape(rows, k)
+    return answer.view(rows // layout.inner, k, layout.inner).transpose(1, 2).reshape(rows, k).contiguous()
 
 
 def _kernels(program: Any, arch: int) -> tuple[str, ...]:
@@ -146,11 +146,13 @@ def _kernels(program: Any, arch: int) -> tuple[str, ...]:
 
 
 def _problems() -> Iterator[Problem]:
-    """Those that are tuned, then drawn ones, the same every time."""
+    """Those that are tuned, in all formats of floats, then drawn ones, the same every time."""
     for tag in ("seeds", "serving"):
         for workload in tagged(tag):
             if workload.bytes <= MAX_BYTES:
-                yield workload.problem("cuda")
+                one = workload.problem("cuda")
+                for dtype in dict.fromkeys((one.dtype, "float32", "float16", "bfloat16")):
+                    yield Problem.contiguous(one.rows, one.cols, one.k, dtype, sorted=one.sorted)
     draw = random.Random(0)
     for _ in range(DRAWS):
         dtype = draw.choice([*DTYPE_BYTES, "float32", "float32", "float16", "bfloat16"])

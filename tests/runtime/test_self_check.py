@@ -288,3 +288,23 @@ def test_shipped_kernels_are_right_here(monkeypatch: pytest.MonkeyPatch) -> None
     assert found is not None
     assert not found.failed
     assert len(found.passed) > 0.8 * len(pack.kernels)  # some need more shared memory than every GPU has
+
+
+def test_kernels_are_asked_for_what_they_serve() -> None:
+    """One that sorts nothing answers in any order alone."""
+    problem, strategy = Problem.contiguous(64, 32768, 2048, sorted=False), registry.get("block_radix")
+    unsorted = [config for config in strategy.ladder(problem, H100) if config.capacity == 0]
+    assert unsorted
+    for config in unsorted:
+        variants = Case(strategy, config, problem, ()).variants(H100)
+        assert len(variants) == 4
+        assert not any(one.sorted for one in variants)
+
+
+def test_answers_of_rows_side_by_side_are_laid_out_as_the_oracle_wants() -> None:
+    for inner, k in ((1, 5), (7, 1), (7, 5)):
+        layout = MemoryLayout(inner * 9, col_stride=inner, inner=inner)
+        rows = check_cases._rows(torch.arange(14 * k), layout, 14, k)
+        assert rows.shape == (14, k)
+        assert rows.is_contiguous()
+        assert {*rows[0].tolist()} == {*range(0, k * inner, inner)}
