@@ -74,6 +74,7 @@ class Checkout:
         variables = os.environ | {
             "PYTHONPATH": f"{self.folder}{os.pathsep}{ROOT}",
             "AUTOTOPK_CACHE_DIR": str(self.folder / "cache"),
+            "AUTOTOPK_PACKS": "0",  # nothing is compiled of what is shipped
         }
         command = [sys.executable, "tune.py", str(self.folder)]
         run = subprocess.run(command, cwd=self.folder, env=variables, capture_output=True, text=True, check=False)
