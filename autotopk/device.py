@@ -1,5 +1,6 @@
 """Where it runs: the properties of a GPU or CPU that tuning depends on."""
 
+import os
 import platform
 from dataclasses import dataclass
 from functools import cache
@@ -76,6 +77,11 @@ def cpu_device() -> Device:
 @cache
 def _cpu(threads: int) -> Device:
     return Device(type="cpu", name=_cpu_model(), processors=threads)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def device_of(device: "torch.device") -> Device:

@@ -24,6 +24,7 @@ from rich.table import Table
 from autotopk import packs, registry
 from autotopk.compilers import nvcc, tilelang, triton
 from autotopk.cubin import without_debug
+from autotopk.device import cores
 from autotopk.errors import BuildError
 from autotopk.files import write_atomically
 from autotopk.kernel import Kernel, KernelSource, distribution_version
@@ -192,7 +193,7 @@ def _arguments() -> Namespace:
     parser = ArgumentParser(prog="scripts.kernels", description=__doc__)
     parser.add_argument("--arch", type=int, action="append", choices=ARCHS, help="of these alone")
     parser.add_argument("--out", type=Path, default=Path(packs.__file__).parent, help="folder of the packs")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes, one a core")
+    parser.add_argument("--jobs", type=int, default=cores(), help="processes, one a core")
     return parser.parse_args()
 
 

@@ -11,9 +11,11 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
+import torch
+
 from autotopk import packs
 from autotopk.device import Device, cuda_device
-from autotopk.errors import MeasurementError
+from autotopk.errors import MeasurementError, warn
 
 CASE_S = 60.0
 """Longest case; most take some milliseconds. The first one starts the process."""
@@ -39,6 +41,17 @@ def ensure(index: int, on_progress: OnProgress = lambda done, total, what: None)
     if shipped is None or not is_needed(device):
         return None
     return _run(shipped, device, index, shipped.untried(device.arch), on_progress)
+
+
+def tried(place: torch.device, on_progress: OnProgress = lambda done, total, what: None) -> packs.Check | None:
+    """`ensure` for where something is to run, a CPU included; where nothing can be found out, a warning says so."""
+    if place.type != "cuda":
+        return None
+    try:
+        return ensure(torch.cuda.current_device() if place.index is None else place.index, on_progress)
+    except MeasurementError as error:
+        warn(f"shipped kernels are not used: {error}")
+        return None
 
 
 def run(index: int, on_progress: OnProgress = lambda done, total, what: None) -> packs.Check | None:

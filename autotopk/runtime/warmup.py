@@ -11,8 +11,8 @@ from typing import Any, Self, Union
 
 import torch
 
-from autotopk.device import Device, device_of
-from autotopk.errors import MeasurementError, SelectionError, inert, warn
+from autotopk.device import Device, cores, device_of
+from autotopk.errors import SelectionError, inert
 from autotopk.kernel import KernelSource
 from autotopk.problem import Problem
 from autotopk.program import HostProgram, Program
@@ -90,15 +90,6 @@ Progress = Callable[[Warmed, int, int], object]
 """Told of every problem that is ready, how many are, and of how many."""
 
 
-def _check_kernels(model: Device, place: torch.device) -> None:
-    """Find out whether the shipped kernels are right on a GPU where nobody knows, so that they may answer."""
-    if model.type == "cuda":
-        try:
-            self_check.ensure(torch.cuda.current_device() if place.index is None else place.index)
-        except MeasurementError as error:
-            warn(f"shipped kernels are not used: {error}")
-
-
 def warmup(
     what: What,
     *,
@@ -130,7 +121,7 @@ def warmup(
     place = _place(device)
     model = device_of(place)
     problems = list(dict.fromkeys(_problems(what, model)))
-    _check_kernels(model, place)
+    self_check.tried(place)
     rows: list[Warmed] = []
     with _Compilers(model.arch, default) as compilers:
         turns = [_Turn(problem, model, place.index, compilers if build else None, default) for problem in problems]
@@ -148,8 +139,7 @@ class _Compilers:
 
     def __init__(self, arch: int, runtime: Runtime) -> None:
         self.arch = arch
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self._all = [BuildProcess() for _ in range(max(1, cores - 1))]
+        self._all = [BuildProcess() for _ in range(max(1, cores() - 1))]
         self._idle: SimpleQueue[BuildProcess] = SimpleQueue()
         for process in self._all:
             self._idle.put(process)

@@ -2,7 +2,6 @@
 
 import importlib
 import multiprocessing
-import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -12,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from autotopk.candidate import Candidate
-from autotopk.device import Device
+from autotopk.device import Device, cores
 from autotopk.errors import BuildError, UnknownStrategyError, UnsupportedProblemError, warn
 from autotopk.identity import NOTHING, Identity
 from autotopk.kernel import Kernel, KernelSource
@@ -89,8 +88,7 @@ class CompilePool:
             preload: modules that the processes import first.
             processes: as many as there are cores but one, by default.
         """
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self.processes = processes or max(1, cores - 1)
+        self.processes = processes or max(1, cores() - 1)
         self._device = device
         self._preload = tuple(preload)
         self._pool: ProcessPoolExecutor | None = None

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from autotopk import kernel, registry
+from autotopk import registry
 from autotopk.candidate import Candidate
 from autotopk.device import H100, Device
 from autotopk.key import TuningKey
@@ -22,6 +22,7 @@ from autotopk.tuning_db import artifact
 from autotopk.tuning_db.bundle import Bundle, kernel_name
 from autotopk.tuning_db.records import Winner
 from tests.cli.conftest import Cli, process
+from tests.registered import registered
 from tests.runtime.winners import winner as cpu_winner
 from tests.tuning_db.bundles import Small, cubin, flip_bit, keys, parts, sealed
 from tests.tuning_db.examples import winner
@@ -31,11 +32,8 @@ A100 = Device("cuda", "NVIDIA A100-SXM4-80GB", (8, 0), 108, 40 << 20, 79, 163 <<
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Small]:
-    strategy = Small(tmp_path / "log")
-    registry.register(strategy)
-    yield strategy
-    registry.unregister(strategy.name)
-    kernel.deploy(None)
+    with registered(Small(tmp_path / "log")) as strategy:
+        yield strategy
 
 
 @pytest.fixture

@@ -8,12 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-import autotopk
-from autotopk import registry
 from autotopk.device import Device
 from autotopk.problem import Problem
 from autotopk.program import HostProgram
 from autotopk.strategy import Strategy
+from tests.registered import registered
 
 
 def from_memory(x: Tensor) -> Tensor:
@@ -61,11 +60,8 @@ class Planted(Strategy):
 @pytest.fixture
 def planted() -> Iterator[Planted]:
     """The planted strategy, registered for the length of a test and forgotten after it."""
-    strategy = Planted()
-    registry.register(strategy)
-    yield strategy
-    registry.unregister(strategy.name)
-    autotopk.reload()
+    with registered(Planted()) as strategy:
+        yield strategy
 
 
 @pytest.fixture(params=["torch", "planted"])

@@ -10,13 +10,14 @@ import pytest
 import torch
 
 import autotopk
-from autotopk import registry, settings
+from autotopk import settings
 from autotopk.candidate import Candidate
 from autotopk.device import cpu_device
 from autotopk.problem import Problem
 from autotopk.runtime import builds, launch
 from autotopk.runtime.state import default
 from autotopk.tuning_db import artifact
+from tests.registered import registered
 from tests.runtime.laddered import ARCH, Driver, Laddered, Rung, settled
 from tests.runtime.logged import compiled, gone
 from tests.runtime.same import check, told, unwarned
@@ -36,11 +37,8 @@ def background(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def strategy(tmp_path: Path) -> Iterator[Laddered]:
-    strategy = Laddered(tmp_path / "log")
-    registry.register(strategy)
-    yield strategy
-    registry.unregister(strategy.name)
-    autotopk.reload()
+    with registered(Laddered(tmp_path / "log")) as strategy:
+        yield strategy
 
 
 @pytest.fixture

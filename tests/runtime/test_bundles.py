@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import autotopk
-from autotopk import registry
 from autotopk.device import H100
 from autotopk.tuning_db import artifact, bundle
 from autotopk.tuning_db.bundle import kernel_name
+from tests.registered import registered
 from tests.runtime.same import told, within
 from tests.runtime.winners import CHUNKED, SORT, environment, python, winner
 from tests.tuning_db.bundles import Small, keys, mutated, parts, plain, sealed
@@ -130,10 +130,8 @@ def test_mutated_bundles(seeds: range, good: Path, tmp_path: Path, monkeypatch: 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Small]:
-    strategy = Small(tmp_path / "log")
-    registry.register(strategy)
-    yield strategy
-    registry.unregister(strategy.name)
+    with registered(Small(tmp_path / "log")) as strategy:
+        yield strategy
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from autotopk.errors import UnsupportedProblemError
 from autotopk.program import HostProgram
 from autotopk.strategy import Features
 from autotopk.tuning_db import artifact
+from tests.registered import registered
 from tests.runtime.conftest import Planted, PlantedConfig
 from tests.runtime.same import check, told
 from tests.runtime.winners import winner
@@ -35,10 +36,8 @@ class Second(Planted):
 
 @pytest.fixture
 def second() -> Iterator[Second]:
-    strategy = Second()
-    registry.register(strategy)
-    yield strategy
-    registry.unregister(strategy.name)
+    with registered(Second()) as strategy:
+        yield strategy
 
 
 def raising(*_: Any) -> Any:

@@ -11,18 +11,18 @@ import pytest
 import torch
 
 import autotopk
-from autotopk import registry
 from autotopk.candidate import Candidate
-from autotopk.device import H100, cpu_device
+from autotopk.device import cpu_device
 from autotopk.errors import MeasurementError, SelectionError
 from autotopk.key import TuningKey
 from autotopk.problem import MemoryLayout, Problem
 from autotopk.program import HostProgram
 from autotopk.runtime import self_check
 from autotopk.runtime.state import default
-from autotopk.runtime.warmup import Warmed, _check_kernels, warmup
+from autotopk.runtime.warmup import Warmed, warmup
 from autotopk.tuning_db import artifact
 from autotopk.workloads import Workload, tagged
+from tests.registered import registered
 from tests.runtime.laddered import Driver, Laddered, Rung
 from tests.runtime.logged import begun, compiled, gone
 from tests.runtime.same import check, told, unwarned, within
@@ -35,11 +35,8 @@ SHAPE = (4, 2048, K)
 
 @pytest.fixture
 def strategy(tmp_path: Path) -> Iterator[Laddered]:
-    strategy = Laddered(tmp_path / "log")
-    registry.register(strategy)
-    yield strategy
-    registry.unregister(strategy.name)
-    autotopk.reload()
+    with registered(Laddered(tmp_path / "log")) as strategy:
+        yield strategy
 
 
 @pytest.fixture
@@ -214,12 +211,12 @@ def test_devices_that_are_not_here(device: Any) -> None:
 def test_shipped_kernels_are_checked_first_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def ensure(index: int) -> None:
+    def ensure(index: int, on_progress: object) -> None:
         asked.append(index)
         raise MeasurementError("the process that checks died")
 
     monkeypatch.setattr(self_check, "ensure", ensure)
     with pytest.warns(autotopk.AutotopkWarning, match="shipped kernels are not used: the process that checks died"):
-        _check_kernels(H100, torch.device("cuda", 3))
-    _check_kernels(cpu_device(), torch.device("cpu"))
+        self_check.tried(torch.device("cuda", 3))
+    warmup([(4, 64, 2)], device="cpu")
     assert asked == [3]
