@@ -302,7 +302,7 @@ def test_kernels_are_asked_for_what_they_serve() -> None:
 
 
 def test_answers_of_rows_side_by_side_are_laid_out_as_the_oracle_wants() -> None:
-    for inner, k in ((1, 5), (7, 1), (7, 5)):
+    for inner, k in ((1, 5), (7, 1), (7, 5), (14, 5)):
         layout = MemoryLayout(inner * 9, col_stride=inner, inner=inner)
         rows = check_cases._rows(torch.arange(14 * k), layout, 14, k)
         assert rows.shape == (14, k)

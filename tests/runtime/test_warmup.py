@@ -218,5 +218,9 @@ def test_shipped_kernels_are_checked_first_on_a_gpu(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(self_check, "ensure", ensure)
     with pytest.warns(autotopk.AutotopkWarning, match="shipped kernels are not used: the process that checks died"):
         self_check.tried(torch.device("cuda", 3))
-    warmup([(4, 64, 2)], device="cpu")
+    self_check.tried(torch.device("cpu"))
     assert asked == [3]
+    places: list[torch.device] = []
+    monkeypatch.setattr(self_check, "tried", places.append)
+    warmup([(4, 64, 2)], device="cpu")
+    assert places == [torch.device("cpu")]
