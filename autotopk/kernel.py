@@ -4,10 +4,11 @@ import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal, Protocol, get_args
+from typing import ClassVar, Literal, Protocol, get_args
 
 from autotopk import kernel_cache, packs, settings
 from autotopk.cubin import code_digest
@@ -158,6 +159,9 @@ def _first_line(content: bytes, file: str) -> bytes:
 class KernelSource(ABC):
     """What a kernel is compiled from; small, hashable and picklable, so that a pool of processes can compile it."""
 
+    shares_work: ClassVar[bool] = False
+    """Whether `compile_for` several architectures takes less than compiling for each."""
+
     @abstractmethod
     def cache_key(self) -> str:
         """Everything that the compiled code depends on but the architecture: device files, constants, compiler.
@@ -183,6 +187,10 @@ class KernelSource(ABC):
     @abstractmethod
     def compile(self, arch: int) -> Kernel:
         """Compile for a compute capability (90 for 9.0), needing no GPU. Raises BuildError."""
+
+    def compile_for(self, archs: Sequence[int]) -> Iterator[Kernel]:
+        """Compile for several compute capabilities, in their order. Raises BuildError."""
+        return map(self.compile, archs)
 
     def cache_path(self, arch: int) -> Path:
         """Where the compiled kernel is cached."""

@@ -82,17 +82,18 @@ def compilers() -> dict[str, str]:
     }
 
 
-def build(rung: Rung) -> Built:
-    """Compile a kernel. In a process of the pool."""
+def build(rungs: Sequence[Rung]) -> list[Built]:
+    """Compile one source for the architectures of its rungs. In a process of the pool."""
+    done: list[Built] = []
     begun = time.perf_counter()
     try:
-        compiled = rung.source.compile(rung.arch)
-        kernel = replace(compiled, cubin=without_debug(compiled.cubin))
+        for rung, compiled in zip(rungs, rungs[0].source.compile_for([rung.arch for rung in rungs]), strict=True):
+            kernel = replace(compiled, cubin=without_debug(compiled.cubin))
+            seconds, begun = time.perf_counter() - begun, time.perf_counter()
+            done.append(Built(kernel.to_bytes(rung.name), kernel.code, kernel.registers, kernel.spill_bytes, seconds))
     except (BuildError, ValueError) as error:
-        return Built(error=str(error))
-    return Built(
-        kernel.to_bytes(rung.name), kernel.code, kernel.registers, kernel.spill_bytes, time.perf_counter() - begun
-    )
+        done += [Built(error=str(error))] * (len(rungs) - len(done))
+    return done
 
 
 def kept(rung: Rung, old: Packs, made: Made) -> Built | None:
@@ -132,6 +133,9 @@ def make(archs: Sequence[int], folder: Path, jobs: int, console: Console) -> lis
 
 
 def _compile(todo: Sequence[Rung], done: dict[Rung, Built], jobs: int, console: Console) -> None:
+    tasks: defaultdict[tuple[KernelSource, int], list[Rung]] = defaultdict(list)
+    for rung in todo:
+        tasks[rung.source, 0 if rung.source.shares_work else rung.arch].append(rung)
     columns = (
         BarColumn(),
         MofNCompleteColumn(),
@@ -141,15 +145,15 @@ def _compile(todo: Sequence[Rung], done: dict[Rung, Built], jobs: int, console: 
     )
     with (
         Progress(*columns, console=console) as progress,
-        ProcessPoolExecutor(max(1, min(jobs, len(todo))), get_context("spawn"), live_with_parent) as pool,
+        ProcessPoolExecutor(max(1, min(jobs, len(tasks))), get_context("spawn"), live_with_parent) as pool,
     ):
         bar = progress.add_task("", total=len(todo), at="")
-        futures = {pool.submit(build, rung): rung for rung in todo}
+        futures = {pool.submit(build, ours): ours for ours in tasks.values()}
         try:
             for future in as_completed(futures):
-                rung = futures[future]
-                done[rung] = future.result()
-                progress.update(bar, advance=1, at=f"{rung.family} sm_{rung.arch}")
+                ours = futures[future]
+                done |= zip(ours, future.result(), strict=True)
+                progress.update(bar, advance=len(ours), at=ours[0].family)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -1,6 +1,7 @@
-"""What the constants of the radix families decide, measured on this GPU: `python scripts/radix.py FILE` writes JSON.
+"""What the constants of the radix families decide, measured on this GPU.
 
-Around every threshold it times both sides of the decision, each as it would run where nothing was measured.
+`python scripts/radix.py FILE [CONSTANT]...` writes JSON, of all constants or of those alone. Around every threshold
+it times both sides of the decision, each as it would run where nothing was measured.
 """
 
 import importlib
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,7 +29,8 @@ from autotopk.oracle import inputs
 from autotopk.problem import Problem
 from autotopk.program import KernelProgram
 from autotopk.runtime import launch
-from autotopk.strategies._radix.shortlists import usual_items, wanted_capacity
+from autotopk.strategies._radix.limits import most_items
+from autotopk.strategies._radix.shortlists import SORTED, least_cluster, usual_items, wanted_capacity
 from autotopk.strategies._radix.strategy import RadixStrategy
 from autotopk.strategies.block_radix import BlockRadixConfig
 from autotopk.strategies.cluster_radix import ClusterRadixConfig
@@ -102,18 +105,19 @@ def questions(device: Device) -> Iterator[Question]:
     yield from cluster_questions(device)
     yield from crowd_questions()
     yield from owned_questions()
+    yield from sorted_questions(device)
 
 
 def masked_questions(device: Device) -> Iterator[Question]:
     """masked_argmax against block_radix by k times the columns; integers, which lane_merge leaves to them."""
     for rows in (1, 1024):
         for cols in (256, 1024, 4096):
-            for product in (1 << bits for bits in range(10, 17)):
-                if 1 <= (k := product // cols) <= 128:
+            for work in (1 << bits for bits in range(10, 17)):
+                if 1 <= (k := work // cols) <= 128:
                     problem = Problem.contiguous(rows, cols, k, "int32")
                     masked = Side("masked_argmax", registry.get("masked_argmax").heuristic(problem, device))
                     sides = {"masked_argmax": masked, "block_radix": lone(problem, device)}
-                    yield Question("MASKED", product, problem, sides)
+                    yield Question("MASKED", work, problem, sides)
 
 
 def min_cols_questions(device: Device) -> Iterator[Question]:
@@ -163,6 +167,23 @@ def owned_questions() -> Iterator[Question]:
         }
         sides = {name: Side("block_radix", config) for name, config in layouts.items()}
         yield Question("MAX_OWNED", 0, problem, sides)
+
+
+def sorted_questions(device: Device) -> Iterator[Question]:
+    """Many rows longer than registers: blocks that sample more or less of them, clusters, and split_radix."""
+    for rows, cols in product((64, 256), (1 << 16, 1 << 17, 1 << 18)):
+        for k in (1 << bits for bits in range(8, 13)):
+            problem = Problem.contiguous(rows, cols, k)
+            sides = {}
+            for threads in (512, 1024):
+                block = BlockRadixConfig(threads, most_items(problem), 11, 0, problem.layout.vector)
+                capacity = min(SORTED * threads, wanted_capacity(block, problem, device))
+                sides[f"{threads} threads"] = Side("block_radix", replace(block, capacity=capacity))
+            blocks = least_cluster(problem)
+            cluster = ClusterRadixConfig(1024, most_items(problem), 11, 4096, problem.layout.vector, blocks)
+            sides[f"{blocks} blocks"] = Side("cluster_radix", cluster)
+            sides["split_radix"] = Side("split_radix", registry.get("split_radix").ladder(problem, device)[0])
+            yield Question("SORTED", k * cols, problem, sides)
 
 
 def lone(problem: Problem, device: Device) -> Side:
@@ -228,7 +249,8 @@ def measure(question: Question, builds: Builds, device: Device) -> dict[str, Any
         built = builds[found.sources[0], side.crowd]
         kernels[name] = {"strategy": side.strategy, "config": asdict(side.config), "error": built.error}
         if built.kernel is not None:
-            rebuilt = KernelProgram.of(Built(built.kernel), *found.launches[0].grid)
+            [only] = found.launches
+            rebuilt = replace(found, launches=(replace(only, source=Built(built.kernel)),))
             runs[name] = launch.bind(rebuilt, problem, device)
             kernels[name] |= {"registers": built.kernel.registers, "spill_bytes": built.kernel.spill_bytes}
     timer = timing.timer_for(timing.random_inputs(problem, torch.device(device.type)))
@@ -260,12 +282,12 @@ def line(row: Mapping[str, Any]) -> str:
     return f"{row['constant']:17} {row['at'] or '':>8}  {shape:18} {', '.join(sides + failed)}"
 
 
-def main(file: Path) -> None:
-    """Ask all questions, print the table and write the file."""
+def main(file: Path, *constants: str) -> None:
+    """Ask the questions of these constants, or all, print the table and write the file."""
     if not torch.cuda.is_available():
         sys.exit("scripts/radix.py needs a CUDA GPU: torch finds none here")
     device = device_of(torch.device("cuda"))
-    asked = list(questions(device))
+    asked = [question for question in questions(device) if not constants or question.constant in constants]
     builds = build_all(asked, device)
     torch.zeros(1, device="cuda")  # makes the context that kernels are loaded into
     rows = [measure(question, builds, device) for question in track(asked, "timing")]
@@ -278,4 +300,4 @@ def main(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

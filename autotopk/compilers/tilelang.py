@@ -4,11 +4,11 @@ import importlib
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaText
@@ -41,6 +41,8 @@ _KINDS: dict[str, ParameterKind] = {"handle": "pointer", "int32": "int32", "int6
 @dataclass(frozen=True)
 class TileLangSource(KernelSource):
     """A function that builds a TileLang kernel, with everything that specialises it."""
+
+    shares_work: ClassVar[bool] = True
 
     function: str
     """"package.module:name" of a function that, called with the constants by keyword, returns a `T.prim_func`."""
@@ -90,14 +92,19 @@ class TileLangSource(KernelSource):
 
     def compile(self, arch: int) -> Kernel:
         """See KernelSource."""
+        return next(self.compile_for([arch]))
+
+    def compile_for(self, archs: Sequence[int]) -> Iterator[Kernel]:
+        """See KernelSource. TileLang, which takes most of the time, writes the same for all on which a kernel runs."""
         if reasons := reasons_unbuildable():
             raise BuildError(f"{self.function} cannot be compiled: {'; '.join(reasons)}")
         check_imports(self._module, self.code_dependencies)
-        text = self.generate(arch)
-        try:
-            return text.compile(arch)
-        except BuildError as error:
-            raise BuildError(f"{self.function}: {error}") from error
+        text = self.generate(archs[0])
+        for arch in archs:
+            try:
+                yield text.compile(arch)
+            except BuildError as error:
+                raise BuildError(f"{self.function}: {error}") from error
 
     @property
     def _module(self) -> str:

@@ -14,12 +14,31 @@ MIN_CLUSTER_BYTES = 64 << 10  # a block and a cluster: 64 KiB 5.8 and 6.9 us, 12
 """Shorter rows are done by one block each before the blocks of a cluster have met."""
 
 
+SORTED = 8  # 256x131072: k = 256 of 512 threads 74 us, k = 512 162, of 1,024 79 (docs/radix.md)
+"""Survivors of a thread that a block sorts before it must read the row again for fewer."""
+
+
+def overflows(threads: int, problem: Problem) -> bool:
+    """Whether more of a row survive what so many threads sample than they sort."""
+    longer = -(-problem.cols // (threads * most_items(problem)))
+    return longer > 1 and 2 * problem.k * longer > SORTED * threads
+
+
+def least_cluster(problem: Problem) -> int:
+    """Blocks of the smallest cluster whose registers hold a row."""
+    return power_of_two(-(-problem.cols // (THREADS[-1] * most_items(problem))))
+
+
 def suits_cluster(problem: Problem, device: Device) -> bool:
-    """Whether rows are so few and long that one block each would leave most of the device idle."""
+    """Whether rows are so few and long that one block each would leave most of the device idle.
+
+    Or so long for k that a block would read them more than once, which a few blocks hold.
+    """
     few = 4 * problem.rows <= device.processors and problem.cols * problem.itemsize > MIN_CLUSTER_BYTES
     most = THREADS[-1] * most_items(problem) // (2 if problem.itemsize == 2 else 1)  # bfloat16 64x32768: 15.9, 12.7 us
     long = 2 * problem.rows <= device.processors and problem.cols > most
-    return most_blocks(device) > 1 and (few or long)
+    held = overflows(THREADS[-1], problem) and least_cluster(problem) <= 4
+    return most_blocks(device) > 1 and (few or long or held)
 
 
 def digit_widths(problem: Problem) -> tuple[int, ...]:

@@ -219,8 +219,8 @@ def best_keys(
     lane,
     low,
     k,
+    rounds,
     MOST: tl.constexpr,
-    SLOTS: tl.constexpr,
     DEPTH: tl.constexpr,
     LANES: tl.constexpr,
     SHARE: tl.constexpr,
@@ -233,11 +233,12 @@ def best_keys(
 ):
     """The k best keys of every row in order, as `found` of `merging`, by windows from `low` on and lists of DEPTH.
 
-    MOST is the largest k. MISSES: `low`, (R, 1), may be too low.
+    MOST is the largest k, and `rounds` that as a constant or k: so many are taken. MISSES: `low`, (R, 1), may be too
+    low.
     """
     ENDING: tl.constexpr = DEPTH < min(MOST, SHARE)
-    ONE_MORE: tl.constexpr = ENDING and MOST > 4 * DEPTH  # even strides give each of four lanes so many
-    found = empty(tl.broadcast_to(lane, (low.shape[0], LANES)), SLOTS)
+    ONE_MORE: tl.constexpr = ENDING and MOST >= 4 * DEPTH  # even strides give each of four lanes so many
+    found = empty(tl.broadcast_to(lane, (low.shape[0], LANES)), (MOST + LANES - 1) // LANES)
     left = tl.full(low.shape, GREATEST, tl.int32)  # keys above it have been taken,
     taken = tl.zeros_like(low)  # so many of them
     coarse = low < low
@@ -249,7 +250,7 @@ def best_keys(
             memory, lane, low, coarse, left, passes, DEPTH, LANES, SHARE, VECTOR, SPAN, DTYPE, LARGEST, PAIRS, ONE_MORE
         )
         end = lists[len(lists) - 1]
-        for i in range(k):
+        for i in range(rounds):
             key = greatest(lists[0])
             lists = popped(lists, key)
             slots = ()
@@ -284,18 +285,19 @@ def best_keys(
 
 
 @triton.jit
-def ranked(bits, lane, k, LARGEST: tl.constexpr, LANES: tl.constexpr):
-    """Ranks of the float32 elements of slots, tensors (R * L,) both, k of slots from k on.
+def ranked(bits, lane, k, rounds, LARGEST: tl.constexpr, LANES: tl.constexpr):
+    """Ranks of the float32 elements of slots, tensors (R * L,) both, at least k of slots from k on.
 
-    Of equal elements that in the lower slot is first. `lane` is (1, L).
+    Of equal elements that in the lower slot is first. `rounds` are as in `best_keys`. `lane` is (1, L).
     """
     orders = ()
     ranks = ()
     for t in tl.static_range(0, len(bits)):
         order = tl.reshape(float_order(bits[t], LARGEST), (bits[t].shape[0] // LANES, LANES))
-        orders = orders + (order,)
-        ranks = ranks + (tl.where(lane + t * LANES < k, tl.zeros_like(order), k),)
-    for at in tl.range(0, k, loop_unroll_factor=4):
+        asked = lane + t * LANES < k
+        orders = orders + (tl.where(asked, order, LOWEST),)
+        ranks = ranks + (tl.where(asked, tl.zeros_like(order), k),)
+    for at in tl.range(0, rounds, loop_unroll_factor=4):
         other = orders[0]
         for t in tl.static_range(1, len(orders)):
             other = tl.where(at // LANES == t, orders[t], other)
@@ -359,6 +361,7 @@ def do_again(
     lane,
     thread,
     k,
+    rounds,
     MOST: tl.constexpr,
     LANES: tl.constexpr,
     SHARE: tl.constexpr,
@@ -374,7 +377,7 @@ def do_again(
 
     `memory` is where rows begin, pointers (R, 1) to elements or to PAIRS of them, their columns, and how far apart
     these are; `flat_from` is where the thread's row begins. `outputs` are what `write` takes, `taken` is `found` of
-    `merging`, with lists of DEPTH.
+    `merging`, with lists of DEPTH; `rounds` are as in `best_keys`.
     """
     _, cols, apart = memory
     WHOLE: tl.constexpr = holds_all(DTYPE)
@@ -382,7 +385,7 @@ def do_again(
     if not WHOLE:
         low = low_of_word(kth_key(memory, taken, lane, k, LANES, SHARE, VECTOR, DTYPE, LARGEST), SPAN, DTYPE, LARGEST)
     found = best_keys(
-        memory, lane, low, k, MOST, len(taken), depth(DEPTH), LANES, SHARE, VECTOR, SPAN, DTYPE, LARGEST, PAIRS,
+        memory, lane, low, k, rounds, MOST, depth(DEPTH), LANES, SHARE, VECTOR, SPAN, DTYPE, LARGEST, PAIRS,
         not WHOLE and DEPTH < min(MOST, SHARE),
     )  # fmt: skip
     slots = slots_of(thread, len(found), LANES)
@@ -390,5 +393,5 @@ def do_again(
     for t in tl.static_range(0, len(found)):
         columns = columns + (tl.reshape(SPAN - 1 - (found[t] & (SPAN - 1)), thread.shape),)
     bits = looked_up(flat_from, columns, cols, apart, LARGEST)
-    ranks = slots if WHOLE else ranked(bits, lane, k, LARGEST, LANES)
+    ranks = slots if WHOLE else ranked(bits, lane, k, rounds, LARGEST, LANES)
     write(outputs, ranks, columns, bits, k, SIDE_BY_SIDE)

@@ -127,6 +127,7 @@ def lane_merge_rows(
         doubtful = tl.reshape(tl.broadcast_to(greatest(doubt) > 0, doubt.shape), thread.shape)
         outputs_again = (values, indices, indices_only, flat_row, doubtful & (flat_row < rows), inner, slot_stride)
         do_again(
-            (row_from, cols, apart), flat_from, outputs_again, found, lane, thread, k, MOST, LANES, VECTORS * VECTOR,
-            1 if BY_ONE else VECTOR, SPAN, DEPTH, DTYPE, LARGEST, PAIRS and not BY_ONE, SIDE_BY_SIDE,
+            (row_from, cols, apart), flat_from, outputs_again, found, lane, thread, k, MOST if TREE + ROUNDS > 0 else k,
+            MOST, LANES, VECTORS * VECTOR, 1 if BY_ONE else VECTOR, SPAN, DEPTH, DTYPE, LARGEST, PAIRS and not BY_ONE,
+            SIDE_BY_SIDE,
         )  # fmt: skip

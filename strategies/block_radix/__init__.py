@@ -7,7 +7,14 @@ from autotopk.device import Device
 from autotopk.problem import ANSWERS, Problem
 from autotopk.strategies._radix.config import THREADS, RadixConfig
 from autotopk.strategies._radix.limits import most_items
-from autotopk.strategies._radix.shortlists import capacities, digit_widths, layouts, suits_cluster, usual_items
+from autotopk.strategies._radix.shortlists import (
+    capacities,
+    digit_widths,
+    layouts,
+    overflows,
+    suits_cluster,
+    usual_items,
+)
 from autotopk.strategies._radix.strategy import RadixStrategy
 from autotopk.strategies._short_rows import reasons_unmerged
 from autotopk.strategy import Features
@@ -64,7 +71,7 @@ class BlockRadix(RadixStrategy):
         if 8 * halves < problem.cols <= 16 * halves and (problem.sorted or problem.k < 1024):
             threads = halves
         elif problem.cols > THREADS[-1] * most_items(problem):
-            threads = halves if problem.rows > device.processors else threads
+            threads = halves if problem.rows > device.processors and not overflows(halves, problem) else threads
             return BlockRadixConfig(threads, most_items(problem), bits, 0, problem.layout.vector)
         return BlockRadixConfig(threads, usual_items(problem, threads), bits, 0, problem.layout.vector)
 

@@ -7,7 +7,15 @@ from autotopk.device import Device
 from autotopk.problem import ANSWERS, Problem
 from autotopk.strategies._radix.config import KNOBS, THREADS, RadixConfig
 from autotopk.strategies._radix.limits import most_blocks, most_items
-from autotopk.strategies._radix.shortlists import capacities, digit_widths, layouts, suits_cluster, usual_items
+from autotopk.strategies._radix.shortlists import (
+    capacities,
+    digit_widths,
+    layouts,
+    least_cluster,
+    overflows,
+    suits_cluster,
+    usual_items,
+)
 from autotopk.strategies._radix.strategy import RadixStrategy
 from autotopk.strategy import Features
 
@@ -71,9 +79,12 @@ class ClusterRadix(RadixStrategy):
     def preferred(self, problem: Problem, device: Device) -> ClusterRadixConfig:
         """So many blocks that half of their registers hold the row, as far as all clusters run at once.
 
-        Where only all of their registers do, twice as many of half the threads: two share a processor.
+        Where only all of their registers do, twice as many of half the threads: two share a processor. Of many rows
+        that one block would read again, as few as hold one.
         """
         threads, most, room = THREADS[-1], most_items(problem), device.processors // problem.rows
+        if overflows(threads, problem) and room < (least := least_cluster(problem)) <= 4:
+            return ClusterRadixConfig(threads, most, digit_widths(problem)[-1], 0, problem.layout.vector, least)
         sizes = [blocks for blocks in _sizes(problem, device) if blocks <= max(2, room)]
         blocks = next((count for count in sizes if 2 * problem.cols <= count * threads * most), sizes[-1])
         items, full = usual_items(problem, blocks * threads), blocks * threads * most

@@ -57,6 +57,10 @@ MIN_BYTES = 16 << 20  # a cluster and all blocks: 1x1,000,000 21.4 and 27.3 us, 
 """Smaller inputs are read before the blocks of the whole device have started and handed on what they found."""
 
 
+CROWDED_COLS, CROWDED = 1 << 17, 1 << 27  # 256x262144: k = 512 154 us, one block's radix 147; k = 1,024 175 and 312
+"""Columns, and k times columns, above which no block or cluster of four is done with a row in one reading."""
+
+
 @dataclass(frozen=True)
 class SplitRadixConfig:
     """How a row is split, and how a block reads its part. Raises ValueError for what no kernel has."""
@@ -138,10 +142,10 @@ class SplitRadix(Strategy):
         }
 
     def heuristic(self, problem: Problem, device: Device) -> SplitRadixConfig | None:
-        """Where rows are long and too few to fill the device; None else."""
-        if problem.rows >= device.processors or not _suits(problem):
-            return None
-        return self._usual(problem, device)
+        """Where rows are long and too few to fill the device, or k is too large for others to read them once."""
+        many = problem.rows >= device.processors
+        crowded = problem.cols > CROWDED_COLS and problem.k * problem.cols > CROWDED
+        return self._usual(problem, device) if _suits(problem) and (crowded or not many) else None
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[SplitRadixConfig]:
         """The nearest list first; of a row that has its processor to itself 512 threads, else 1024."""

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from autotopk.compilers.tilelang import TileLangSource
+from autotopk.packs import ARCHS
 from autotopk.strategies import _radix
 
 REPRESENTATIVE = [
@@ -50,6 +52,18 @@ def test_source_is_the_same_in_every_process() -> None:
         shared = re.findall(r"void\* (\w+) = \(\(void\*\)\(\(char\*\)buf_dyn_shmem", text)
         assert shared == sorted(shared)
         assert not [name for name in shared if re.fullmatch(r"v(_\d+)?", name)]  # what TileLang calls the nameless
+
+
+@pytest.mark.compile
+@pytest.mark.tilelang
+@pytest.mark.parametrize("constants", REPRESENTATIVE)
+def test_source_is_the_same_for_every_architecture(constants: dict[str, int]) -> None:
+    """So that it is generated once for all packs."""
+    floats = {"element_bits": 16, "is_float": True}
+    source = TileLangSource("autotopk.strategies._radix.device.topk:radix_topk", tuple((floats | constants).items()))
+    archs = [arch for arch in ARCHS if constants["blocks"] == 1 or arch >= 90]
+    first, *others = [source.generate(arch) for arch in archs]
+    assert others == [first] * len(others)
 
 
 def test_table_of_the_state_is_complete() -> None:

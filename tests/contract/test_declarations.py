@@ -265,7 +265,11 @@ FAMILIES = [
     ("block_radix", Problem.contiguous(64, 8192, 128)),
     ("block_radix", Problem.contiguous(1, 8192, 8192)),
     ("block_radix", Problem.contiguous(256, 151_936, 64, "bfloat16")),
+    ("block_radix", Problem.contiguous(256, 131_072, 512)),
     ("cluster_radix", Problem.contiguous(1, 131_072, 2048)),
+    ("cluster_radix", Problem.contiguous(256, 131_072, 2048)),
+    ("cluster_radix", Problem.contiguous(1000, 65_536, 4096)),
+    ("split_radix", Problem.contiguous(256, 262_144, 1024, "bfloat16")),
     ("split_radix", Problem.contiguous(1, 100_000_000, 32, "float64", sorted=False)),
     ("split_radix", Problem.contiguous(1, 10_000_000, 100)),
 ]

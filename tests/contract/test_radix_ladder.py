@@ -54,6 +54,24 @@ def problems(seed: int, count: int, shortest: int) -> Iterator[tuple[Problem, De
         yield Problem(rows, cols, k, dtype, *order, answer, device_type="cuda", layout=layout), draw.choice(DEVICES)
 
 
+@pytest.mark.parametrize(
+    ("cols", "k", "threads", "blocks"),
+    [
+        (65_536, 512, 512, 1),
+        (65_536, 1024, 1024, 1),
+        (131_072, 512, 1024, 1),
+        (65_536, 4096, 1024, 2),
+        (131_072, 2048, 1024, 4),
+    ],
+)
+def test_survivors_of_many_long_rows_have_room(cols: int, k: int, threads: int, blocks: int) -> None:
+    """The first rung where nothing was measured, of 256 rows that are longer than registers."""
+    problem = Problem.contiguous(256, cols, k)
+    [first] = [rung for name in FAMILIES if (rung := family(name).heuristic(problem, H100)) is not None]
+    assert (first.threads, first.blocks_per_row) == (threads, blocks)
+    assert first.capacity >= k
+
+
 LARGEST = [
     (Problem.contiguous((1 << 30) - 1, 40_000, 8192, "int8"), H100),
     (Problem.contiguous(1, 30_000, 4096, "int64"), DEVICES[1]),

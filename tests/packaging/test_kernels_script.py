@@ -76,6 +76,16 @@ def test_what_has_not_changed_is_not_compiled_again(
     assert found.find(other, 100) is None
 
 
+def test_one_source_for_many_architectures(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, source: TravellingSource
+) -> None:
+    monkeypatch.setattr(registry, "built_in", lambda: [Laddered(source)])
+    assert kernels.make([80, 90], folder, 2, Console(file=io.StringIO())) == []
+    assert source.compilations == 2
+    symbols = {stored.code for arch in (80, 90) if (stored := Packs(folder).packed(source, arch)) is not None}
+    assert symbols == {source.compile(80).code, source.compile(90).code}
+
+
 def test_a_comment_changes_no_pack(folder: Path, monkeypatch: pytest.MonkeyPatch, source: TravellingSource) -> None:
     built(folder, monkeypatch, source)
     before, sources = packed(folder), json.loads((folder / packs.SOURCES).read_text())

@@ -4,6 +4,9 @@ from types import SimpleNamespace
 
 import tilelang.language as T
 
+FEW_GROUPS = 4
+"""Rounds held in registers whose keys are made whether they were loaded or not."""
+
 
 def row_positions(c):
     """Where a thread's loads lie: functions of constants and positions, called while the kernel is traced, and a macro.
@@ -78,14 +81,20 @@ def row_macros(c, convert, at):
     ahead = max(1, min(4, 32 // vector))  # loads in flight
 
     @T.macro
-    def make_keys(b):
-        """The keys of what registers hold."""
+    def make_keys_of(g, b):
         key = T.alloc_local((1,), c.word)
+        for v in T.unroll(vector):
+            convert.key_of(b.elements[g * vector + v], key, b)
+            b.keys[g * vector + v] = key[0]
+
+    @T.macro
+    def make_keys(b):
+        """The keys of what registers hold; of few groups without branches, into which the compiler would sink loads."""
         for g in T.unroll(groups):
-            if g < b.rounds:
-                for v in T.unroll(vector):
-                    convert.key_of(b.elements[g * vector + v], key, b)
-                    b.keys[g * vector + v] = key[0]
+            if groups <= FEW_GROUPS:
+                make_keys_of(g, b)
+            elif g < b.rounds:
+                make_keys_of(g, b)
 
     @T.macro
     def held(visit, b):
