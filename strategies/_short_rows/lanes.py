@@ -79,9 +79,8 @@ def lane_merge_rows(
 ):
     """(rows, cols) floats to sorted (rows, k).
 
-    Element (row, column) is at row * row_stride + column, its result at row * k + rank. If SIDE_BY_SIDE, they are at
-    row // inner * row_stride + row % inner + column * col_stride and row // inner * inner * k + row % inner +
-    rank * inner.
+    Element (row, column) is at row * row_stride + column, its result at row * k + rank; if SIDE_BY_SIDE at row // inner
+    * row_stride + row % inner + column * col_stride, and at row // inner * inner * k + row % inner + rank * inner.
     """
     apart = col_stride.to(tl.int32) if SIDE_BY_SIDE else 1
     slot_stride = inner if SIDE_BY_SIDE else 1

@@ -73,10 +73,7 @@ def load_macro(c, at):
 
 
 def row_macros(c, convert, at):
-    """Macros that call `visit(key, column, i, b)` for elements.
-
-    Of what a thread holds i is the number, a constant, and stands for the column.
-    """
+    """Macros that call `visit(key, column, i, b)` for elements; i, a constant, stands for the column of a held one."""
     vector, groups = c.vector, c.groups
     ahead = max(1, min(4, 32 // vector))  # loads in flight
 
