@@ -1,5 +1,6 @@
 """torch.topk with the kernel measured fastest for this device, dtype, shape and k."""
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -53,3 +54,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_HOMES})
+
+
+if "torch" in sys.modules:  # else `torch.ops.autotopk` is there from the first use of any of these on
+    import_module("autotopk.runtime.api")

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autotopk.runtime import operators
 from autotopk.runtime.operations import Operation
 from autotopk.runtime.outputs import Outputs
 from autotopk.runtime.state import default
@@ -21,8 +22,17 @@ def _narrowed(pairs: tuple[Tensor, Tensor]) -> Tensor:
     return pairs[1].to(torch.int32)
 
 
-_topk = Operation("topk", of_pairs=torch.return_types.topk).__call__
-_topk_indices = Operation("topk_indices", answer="indices", of_pairs=_narrowed, longest=(1 << 31) - 1).__call__
+def _gathered(input: Tensor, dim: int, pairs: tuple[Tensor, Tensor]) -> Any:
+    return torch.return_types.topk((input.gather(dim, pairs[1]), pairs[1]))
+
+
+_pairs = Operation("topk", of_pairs=torch.return_types.topk, attach=_gathered)
+_indices = Operation(
+    "topk_indices", answer="indices", of_pairs=_narrowed, attach=lambda *found: found[-1], longest=(1 << 31) - 1
+)
+operators.register(_pairs, "(Tensor values, Tensor indices)")
+operators.register(_indices, "Tensor")
+_topk, _topk_indices = _pairs.__call__, _indices.__call__
 
 
 def topk(

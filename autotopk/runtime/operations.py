@@ -2,15 +2,20 @@
 
 An `Operation` is a question that users ask of a tensor's rows. What differs between operations is data: what kernels
 write for them, and what becomes of it. A further operation is one more `Operation(...)`, see `api`.
+
+A tensor that is more than its data takes a longer way: through autograd here, and through whatever else torch has on
+top of data (compilers, transforms, modes) as an operator of torch, see `operators`, which comes back with the data.
 """
 
 from collections.abc import Callable
 from functools import partial
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
+from torch.utils._device import DeviceContext
 
 from autotopk.device import Device, device_of
 from autotopk.errors import NotCompiledError, warn
@@ -26,6 +31,9 @@ from autotopk.torch_topk import torch_topk
 
 Finish = Callable[[Any], Any]
 """From the tensors of an answer to what the caller gets."""
+
+Attach = Callable[[Tensor, int, Any], Any]
+"""From an input, a dimension and the result for its data to the result with derivatives."""
 
 
 class Plan(NamedTuple):
@@ -51,7 +59,7 @@ def _always(*_: object) -> bool:
 
 
 # Cheap tests of what makes a tensor more than its data. Where a later torch has no such private function,
-# every tensor counts as more, and torch.topk serves.
+# every tensor counts as more.
 _is_compiling = torch.compiler.is_dynamo_compiling  # torch.compile, which follows this code, takes it for True
 _is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]
 _overridden: Callable[[object], bool] = getattr(torch._C, "_has_torch_function_unary", _always)
@@ -59,9 +67,31 @@ _dispatch_modes: Callable[[], object] = getattr(torch._C, "_len_torch_dispatch_s
 _functorch = getattr(torch._C, "_functorch", None) if hasattr(forward_ad, "_current_level") else None
 _transforms: Callable[[], object | None] = getattr(_functorch, "peek_interpreter_stack", _always)
 _has_names: Callable[[Tensor], bool] | None = getattr(Tensor, "has_names", None)  # gone since torch 2.13
+_function_modes: Callable[[], Any] = getattr(torch.overrides, "_get_current_function_mode_stack", list)
 _grad_enabled = torch.is_grad_enabled
 _threads = torch.get_num_threads
 _Parameter = torch.nn.Parameter
+
+
+def is_fake(x: object) -> bool:
+    """Whether it is a tensor without data, which only tells what would come of it, as exporters use."""
+    from torch._subclasses.fake_tensor import FakeTensor  # 0.2 s, and imported wherever there is one
+
+    return isinstance(x, FakeTensor)
+
+
+def _only_devices() -> bool:
+    """Whether all modes of torch functions are `with torch.device(...)`, which says where new tensors are made."""
+    return all(type(mode) is DeviceContext for mode in _function_modes())
+
+
+def _whole(k: Any) -> int | None:
+    """A number of another type as torch.topk takes it: NumPy's, a tensor without dimensions; None for any other."""
+    if isinstance(k, Integral):
+        return int(k)
+    if type(k) is Tensor and k.dim() == 0 and not (k.is_floating_point() or k.is_complex() or k.dtype is torch.bool):
+        return int(k)
+    return None
 
 
 class Operation:
@@ -74,6 +104,7 @@ class Operation:
         of_pairs: Finish,
         answer: Answer = "pairs",
         of_answer: Finish | None = None,
+        attach: Attach | None = None,
         longest: int | None = None,
         runtime: Runtime = default,
     ) -> None:
@@ -84,6 +115,7 @@ class Operation:
             of_pairs: its result, from (values, int64 indices).
             answer: what kernels are made to write for it, where their strategy can.
             of_answer: its result, from that; by default what they write is the result.
+            attach: its result with derivatives; by default torch.topk answers where any are asked for.
             longest: the longest dimension that its result can count; longer ones raise OverflowError.
             runtime: whose winners, plans and failures count.
         """
@@ -92,18 +124,34 @@ class Operation:
         self._of_pairs = of_pairs
         self._of_torch: Finish | None = None if of_pairs is torch.return_types.topk else of_pairs
         self._of_answer = of_pairs if answer == "pairs" else of_answer
+        self.attach = attach
+        self.operator: Callable[..., Any] | None = None
+        """Of torch, with arguments and results as here; see `operators`."""
         self._longest = longest
         self._runtime = runtime
         self._plans = runtime.plans(name)
 
-    def __call__(self, input: Tensor, k: int, dim: int, largest: bool, sorted: bool, out: Outputs | None = None) -> Any:
-        """The result for a tensor. Raises whatever torch.topk raises for the same arguments, and OverflowError."""
+    def __call__(
+        self,
+        input: Tensor,
+        k: int,
+        dim: int,
+        largest: bool,
+        sorted: bool,
+        out: Outputs | None = None,
+        data: bool = False,
+    ) -> Any:
+        """The result for a tensor. Raises whatever torch.topk raises for the same arguments, and OverflowError.
+
+        `data` says that all that torch has on top of data had its turn before.
+        """
         if (
             _is_compiling()
             or not (type(input) is Tensor or type(input) is _Parameter)
-            or _overridden(input)  # also by a mode
-            or (self._runtime.cpu_is_torchs and input.is_cpu)
+            or (_overridden(input) and not (data or _only_devices()))  # also by a mode
         ):
+            return self._longer_way(input, k, dim, largest, sorted, out, data)
+        if self._runtime.cpu_is_torchs and input.is_cpu:
             return self.of_torch(input, k, dim, largest, sorted, out)
         try:
             key = (
@@ -120,36 +168,61 @@ class Operation:
             )
             plan: Plan | None = self._plans.get(key, _UNKNOWN)
         except (RuntimeError, TypeError):  # sparse, nested, transformed: no sizes or data; k is a list
-            return self.of_torch(input, k, dim, largest, sorted, out)
+            if _transforms() is None:
+                return self.of_torch(input, k, dim, largest, sorted, out)
+            return self._longer_way(input, k, dim, largest, sorted, out, data)
         if (
             plan is None
             or type(k) is not int  # 2.0 and True find the plans of 2 and 1
             or type(dim) is not int
             or not (largest is True or largest is False)
             or not (sorted is True or sorted is False)
-            # modes, transforms and autograd belong to torch.topk
-            or _dispatch_modes()
-            or _transforms() is not None
-            or forward_ad._current_level >= 0
-            or (input.requires_grad and _grad_enabled())
             or input.is_neg()
             or (_has_names is not None and _has_names(input))
         ):
+            if type(k) is not int and type(k) is not bool and (whole := _whole(k)) is not None:
+                return self(input, whole, dim, largest, sorted, out, data)
             return self.of_torch(input, k, dim, largest, sorted, out)
+        if not data and (_dispatch_modes() or _transforms() is not None or forward_ad._current_level >= 0):
+            return self._longer_way(input, k, dim, largest, sorted, out, data)
         if plan is _UNKNOWN:
             if _is_tracing():  # then sizes are tensors, so that no key is ever found again
                 return self.of_torch(input, k, dim, largest, sorted, out)
-            plan = self._first(key, input, k, dim, largest, sorted)
+            plan = self._first(key, input.detach(), k, dim, largest, sorted)
             if plan is None:
                 return self.of_torch(input, k, dim, largest, sorted, out)
         run, finish, choice, size, reach = plan
+        if input.requires_grad and not data and _grad_enabled():
+            if out is not None or self.attach is None:  # torch.topk says that outputs have no derivatives
+                return self.of_torch(input, k, dim, largest, sorted, out)
+            return self.attach(input, dim, self(input.detach(), k, dim, largest, sorted))
         try:
             if out is None:
                 return run(input) if finish is None else finish(run(input))
             written = write(run, out, input, size, reach)
         except Exception as error:
-            return self._after_failure(error, choice, key, input, k, dim, largest, sorted, out)
+            return self._after_failure(error, choice, key, input, k, dim, largest, sorted, out, data)
         return self.of_torch(input, k, dim, largest, sorted, out) if written is None else written
+
+    def _longer_way(
+        self, input: Tensor, k: int, dim: int, largest: bool, sorted: bool, out: Outputs | None, data: bool
+    ) -> Any:
+        """The result by way of torch's dispatcher: as our operator where our kernels may answer, else as torch.topk."""
+        usual = type(k) in (int, torch.SymInt) and (type(dim), type(largest), type(sorted)) == (int, bool, bool)
+        if out is not None or data or self.operator is None or not (usual and self._may_answer(input)):
+            return self.of_torch(input, k, dim, largest, sorted, out)
+        found = self.operator(input, k, dim, largest, sorted)
+        return found if self._of_torch is not None else self._of_pairs(found)
+
+    def _may_answer(self, input: Tensor) -> bool:
+        """Whether our operator should stand for torch.topk in what is compiled or recorded, and before modes."""
+        if _is_compiling():
+            return input.is_cuda
+        if _is_tracing():
+            return False
+        if type(input) is Tensor or type(input) is _Parameter:
+            return input.is_cuda or not self._runtime.cpu_is_torchs
+        return is_fake(input) and input.is_cuda and not torch.onnx.is_in_onnx_export()  # others know torch.topk
 
     def of_torch(self, input: Tensor, k: int, dim: int, largest: bool, sorted: bool, out: Outputs | None = None) -> Any:
         """The result by way of torch.topk."""
@@ -223,10 +296,11 @@ class Operation:
         largest: bool,
         sorted: bool,
         out: Outputs | None,
+        data: bool,
     ) -> Any:
         """Answer with the next candidate; the failed one is left out unless memory was short."""
         if isinstance(error, torch.OutOfMemoryError):
             return self.of_torch(input, k, dim, largest, sorted, out)
         self._runtime.block(choice.candidate, device_of(input.device), error)
         self._plans.pop(key, None)
-        return self(input, k, dim, largest, sorted, out)
+        return self(input, k, dim, largest, sorted, out, data)

@@ -1,0 +1,82 @@
+"""Operations as operators of torch: `torch.ops.autotopk.topk` is what compilers, exporters, transforms and modes see.
+
+An operator's kernel is the operation itself, told that all it gets is data. Derivatives are those of `Tensor.gather`
+at the indices that it found: of every order, forward and backward, and under every transform.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C import DispatchKeySet
+from torch.autograd import forward_ad
+
+from autotopk.runtime.operations import Operation
+
+LIBRARY = torch.library.Library("autotopk", "DEF")
+"""Keeps what is registered for as long as the process lives."""
+
+Result = Tensor | tuple[Tensor, ...]
+
+
+def register(operation: Operation, returns: str) -> None:
+    """Make an operation an operator of torch, with the arguments of `torch.topk`.
+
+    Args:
+        operation: under its own name, with derivatives; it may be registered once in a process.
+        returns: the result in the language of torch's schemas.
+    """
+    name, qualified, attach = operation.name, f"autotopk::{operation.name}", operation.attach
+    assert attach is not None, f"{name} says nothing of derivatives"
+    LIBRARY.define(
+        f"{name}(Tensor input, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> {returns}",
+        tags=(torch.Tag.pt2_compliant_tag,),
+    )
+    operator = getattr(torch.ops.autotopk, name).default
+
+    def of_data(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Result:
+        return _plain(operation(input, k, dim, largest, sorted, data=True))
+
+    def of_sizes(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Result:
+        return _plain(operation.of_torch(input, k, dim, largest, sorted))
+
+    def with_derivatives(
+        keys: DispatchKeySet, input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+    ) -> Result:
+        with torch._C._AutoDispatchBelowAutograd():
+            below = keys & torch._C._after_autograd_keyset
+            found: Result = operator.redispatch(below, input, k, dim, largest, sorted)
+        return _plain(attach(input, dim, found)) if _has_derivatives(input) else found
+
+    def of_batch(
+        info: Any,
+        in_dims: tuple[int | None, ...],
+        input: Tensor,
+        k: int,
+        dim: int = -1,
+        largest: bool = True,
+        sorted: bool = True,
+    ) -> tuple[Result, Any]:
+        assert in_dims[0] is not None
+        batch = input.movedim(in_dims[0], 0)
+        if batch.dim() == 1:  # of numbers: torch gives them one dimension for the search, and none in the result
+            found = operator(batch.unsqueeze(1), k, dim, largest, sorted)
+            found = found.squeeze(1) if isinstance(found, Tensor) else tuple(one.squeeze(1) for one in found)
+        else:
+            found = operator(batch, k, dim if dim < 0 else dim + 1, largest, sorted)
+        return found, 0 if isinstance(found, Tensor) else (0,) * len(found)
+
+    LIBRARY.impl(name, of_data, "CompositeExplicitAutograd")
+    LIBRARY.impl(name, with_derivatives, "Autograd", with_keyset=True)
+    torch.library.register_fake(qualified, of_sizes, lib=LIBRARY)
+    torch.library.register_vmap(qualified, of_batch, lib=LIBRARY)
+    operation.operator = operator
+
+
+def _has_derivatives(input: Tensor) -> bool:
+    return forward_ad._current_level >= 0 or (torch.is_grad_enabled() and input.requires_grad)
+
+
+def _plain(result: Any) -> Result:
+    """Without the names of torch.return_types, which operators do not return."""
+    return result if isinstance(result, Tensor) else tuple(result)
