@@ -10,6 +10,7 @@ from autotopk.problem import Problem
 if TYPE_CHECKING:
     from autotopk.runtime.api import reload, topk, topk_indices
     from autotopk.runtime.explain import Explanation, explain, explain_problem
+    from autotopk.runtime.patching import Patch, patch
     from autotopk.runtime.warmup import WarmupReport, warmup
     from autotopk.tuning.tuner import tune
 
@@ -19,10 +20,12 @@ __all__ = [
     "AutotopkError",
     "AutotopkWarning",
     "Explanation",
+    "Patch",
     "Problem",
     "WarmupReport",
     "explain",
     "explain_problem",
+    "patch",
     "reload",
     "topk",
     "topk_indices",
@@ -32,9 +35,11 @@ __all__ = [
 
 _HOMES = {
     "Explanation": "autotopk.runtime.explain",
+    "Patch": "autotopk.runtime.patching",
     "WarmupReport": "autotopk.runtime.warmup",
     "explain": "autotopk.runtime.explain",
     "explain_problem": "autotopk.runtime.explain",
+    "patch": "autotopk.runtime.patching",
     "reload": "autotopk.runtime.api",
     "topk": "autotopk.runtime.api",
     "topk_indices": "autotopk.runtime.api",
@@ -56,5 +61,5 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_HOMES})
 
 
-if "torch" in sys.modules:  # else `torch.ops.autotopk` is there from the first use of any of these on
-    import_module("autotopk.runtime.api")
+if "torch" in sys.modules:  # where torch does not do it, because autotopk is not installed
+    import_module("autotopk.autoload").offer_operators()

@@ -102,6 +102,14 @@ def forced_strategy() -> str | None:
     return os.environ.get("AUTOTOPK_STRATEGY") or None
 
 
+def patches() -> bool:
+    """`AUTOTOPK_PATCH`: whether torch.topk is patched as soon as torch is imported."""
+    word = os.environ.get("AUTOTOPK_PATCH", "").strip().lower()
+    if word not in (*OFF, *ON):
+        _warn(f"AUTOTOPK_PATCH={inert(word)} is neither of {', '.join(OFF)} nor of {', '.join(ON[1:])}: it is off")
+    return word in ON[1:]
+
+
 def build_mode() -> BuildMode:
     """`AUTOTOPK_BUILD`: what happens where a call would run a kernel that is not compiled yet, else background."""
     word = os.environ.get("AUTOTOPK_BUILD", "").strip().lower()

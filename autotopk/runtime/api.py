@@ -26,13 +26,13 @@ def _gathered(input: Tensor, dim: int, pairs: tuple[Tensor, Tensor]) -> Any:
     return torch.return_types.topk((input.gather(dim, pairs[1]), pairs[1]))
 
 
-_pairs = Operation("topk", of_pairs=torch.return_types.topk, attach=_gathered)
+pairs = Operation("topk", of_pairs=torch.return_types.topk, attach=_gathered)
 _indices = Operation(
     "topk_indices", answer="indices", of_pairs=_narrowed, attach=lambda *found: found[-1], longest=(1 << 31) - 1
 )
-operators.register(_pairs, "(Tensor values, Tensor indices)")
+operators.register(pairs, "(Tensor values, Tensor indices)")
 operators.register(_indices, "Tensor")
-_topk, _topk_indices = _pairs.__call__, _indices.__call__
+_topk, _topk_indices = pairs.__call__, _indices.__call__
 
 
 def topk(
@@ -93,6 +93,10 @@ def topk_indices(input: Tensor, k: int, dim: int = -1, largest: bool = True, sor
     """
     indices: Tensor = _topk_indices(input, k, dim, largest, sorted)
     return indices
+
+
+operators.script(topk, pairs)
+operators.script(topk_indices, _indices)
 
 
 def reload() -> None:

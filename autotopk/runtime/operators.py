@@ -4,6 +4,7 @@ An operator's kernel is the operation itself, told that all it gets is data. Der
 at the indices that it found: of every order, forward and backward, and under every transform.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -71,6 +72,12 @@ def register(operation: Operation, returns: str) -> None:
     torch.library.register_fake(qualified, of_sizes, lib=LIBRARY)
     torch.library.register_vmap(qualified, of_batch, lib=LIBRARY)
     operation.operator = operator
+
+
+def script(function: Callable[..., Any], operation: Operation) -> None:
+    """Let torch.jit.script compile calls of a function as the operator; nothing where torch has no such table."""
+    if (note := getattr(torch.jit._builtins, "_register_builtin", None)) is not None:
+        note(function, f"autotopk::{operation.name}")
 
 
 def _has_derivatives(input: Tensor) -> bool:

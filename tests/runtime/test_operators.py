@@ -1,5 +1,10 @@
 """`torch.ops.autotopk`: torch's own checks of operators, derivatives, transforms, compilers and exporters."""
 
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -195,6 +200,21 @@ class Model(torch.nn.Module):
         return values + 1, indices
 
 
+def scripted(x: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    found = autotopk.topk(x, k, largest=False)
+    return found.values + 1, found.indices, autotopk.topk_indices(x, k, 0)
+
+
+def test_scripts_call_our_operators(planted: Planted) -> None:
+    compiled = torch.jit.script(scripted)
+    x = tensor(5, 11)
+    values, indices, only = compiled(x, 4)
+    assert planted.answers == 2
+    assert torch.equal(values, torch.topk(x, 4, largest=False).values + 1)
+    assert torch.equal(indices, torch.topk(x, 4, largest=False).indices)
+    assert torch.equal(only, torch.topk(x, 4, 0).indices.to(torch.int32))
+
+
 @pytest.mark.usefixtures("answers")
 @pytest.mark.parametrize("strict", [False, True])
 def test_exported_programs(strict: bool, planted: Planted) -> None:
@@ -228,3 +248,41 @@ def test_fakes_of_a_gpu() -> None:
     assert (values.shape, values.dtype, values.device.type) == ((4, 50), torch.float32, "cuda")
     assert (indices.shape, indices.dtype) == ((4, 50), torch.int64)
     assert (only.shape, only.dtype) == ((6, 4), torch.int32)
+
+
+# Where they come from
+
+FIRST = {
+    "torch, then autotopk": "import torch, autotopk",
+    "autotopk, then a function": "import autotopk, torch; autotopk.topk",
+}
+
+
+@pytest.mark.parametrize("order", FIRST)
+def test_operators_are_there(order: str) -> None:
+    """And what is behind them is imported when the first is used, with or without torch's autoloading."""
+    ask = f"""{FIRST[order]}
+import sys
+before = "autotopk.runtime.api" in sys.modules
+print(torch.ops.autotopk.topk(torch.arange(4.0), 2)[1].tolist(), torch.ops.autotopk.topk_indices.default.name(), before)
+print(hasattr(torch.ops.autotopk, "none_such"))
+"""
+    for autoload in ("0", "1"):
+        environment = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": autoload}
+        found = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, env=environment, check=True)
+        wanted = f"[3, 2] autotopk::topk_indices {order.endswith('function')}"
+        assert found.stdout.splitlines() == [wanted, "False"]
+
+
+def test_a_process_that_loads_an_exported_program_imports_torch_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not [one for one in entry_points(group="torch.backends") if one.name == "autotopk"]:
+        pytest.skip("autotopk is not installed, so that torch does not know of it")
+    monkeypatch.setattr(Operation, "_may_answer", lambda *_: True)
+    torch.export.save(torch.export.export(Model(), (tensor(5, 11),)), tmp_path / "model.pt2")
+    ask = (
+        f"import torch; print(torch.export.load({str(tmp_path / 'model.pt2')!r}).module()(torch.ones(5, 11))[0].sum())"
+    )
+    found = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+    assert found.stdout.startswith("tensor(30.")
