@@ -4,13 +4,17 @@ from importlib import import_module
 from typing import Any
 
 from autotopk import settings
+from autotopk.errors import warn
 
 
 def autoload() -> None:
     """Offer our operators, and patch torch.topk where `AUTOTOPK_PATCH` asks for it; never raises."""
-    offer_operators()
-    if settings.patches():
-        import_module("autotopk.runtime.patching").patch_where_asked()
+    try:
+        offer_operators()
+        if settings.patches():
+            import_module("autotopk.runtime.patching").patch()
+    except Exception as error:  # would be the end of `import torch`
+        warn(f"torch goes without autotopk: {error!r}")
 
 
 def offer_operators() -> None:

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch._C import DispatchKeySet
 
-from autotopk.errors import warn
 from autotopk.identity import digest
 from autotopk.runtime import api, operators
 from autotopk.runtime.state import default
@@ -72,14 +71,6 @@ def patch(device_type: str = "cuda") -> Patch:
     with _Override.changing:
         _Override.of(device_type).take()
     return Patch(device_type)
-
-
-def patch_where_asked() -> None:
-    """What torch calls at the end of its import, where `AUTOTOPK_PATCH` is set; never raises."""
-    try:
-        patch()
-    except Exception as error:
-        warn(f"AUTOTOPK_PATCH: torch.topk stays as it is: {error!r}")
 
 
 class _Override:

@@ -15,6 +15,8 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import autotopk
+from autotopk import autoload
+from autotopk.runtime import patching
 from tests.runtime.conftest import Planted
 from tests.runtime.same import outcome, unwarned
 
@@ -225,3 +227,11 @@ def test_the_environment_asks_for_it(word: str, loaded: str, monkeypatch: pytest
     monkeypatch.setenv("AUTOTOPK_PATCH", word)
     found = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, check=True)
     assert found.stdout.split("\n")[0] == loaded
+    assert found.stderr == ""
+
+
+def test_whatever_fails_torch_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTOPK_PATCH", "on")
+    monkeypatch.setattr(patching, "patch", lambda: 1 / 0)
+    with pytest.warns(autotopk.AutotopkWarning, match="torch goes without autotopk: ZeroDivisionError"):
+        autoload.autoload()
