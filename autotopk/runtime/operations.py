@@ -229,8 +229,9 @@ class Operation:
         if out is not None:
             return torch_topk(input, k, dim, largest, sorted, out=out)
         pairs = torch_topk(input, k, dim, largest, sorted)
-        if self._longest is not None and not _is_tracing() and input.dim() and input.shape[dim] > self._longest:
-            raise OverflowError(f"dimension {dim} is {input.shape[dim]} long, {self.name} counts to {self._longest}")
+        size = input.shape[dim] if self._longest is not None and input.dim() and not _is_tracing() else 0
+        if type(size) is int and size > (self._longest or 0):  # exporters have symbols in place of numbers
+            raise OverflowError(f"dimension {dim} is {size} long, {self.name} counts to {self._longest}")
         return pairs if self._of_torch is None else self._of_torch(pairs)
 
     def _first(self, key: Any, input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> Plan | None:
