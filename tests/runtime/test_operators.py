@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import autotopk
+from autotopk.runtime import api
 from autotopk.runtime.operations import Operation
 from tests.runtime.conftest import Planted
 from tests.runtime.same import outcome, unwarned
@@ -146,6 +147,15 @@ def test_our_kernels_run_under(transform: str, planted: Planted) -> None:
             found = autotopk.topk(x, 3).values
     assert planted.answers == before + 1
     assert torch.equal(found, torch.topk(x, 3).values)
+
+
+def test_where_tensors_are_made_is_no_detour(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device context changes nothing of a call: no operator is between it and its plan."""
+    monkeypatch.setattr(api.pairs, "operator", None)
+    x = tensor(5, 11)
+    with torch.device("meta"), torch.device("cpu"):
+        assert torch.equal(autotopk.topk(x, 3).values, torch.topk(x, 3).values)
+    assert planted.answers == 1
 
 
 def test_numbers_of_other_types(planted: Planted) -> None:
