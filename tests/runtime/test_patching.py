@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch._inductor import config
 from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import autotopk
@@ -192,6 +193,26 @@ def test_compiled_graphs(planted: Planted, dynamic: bool, other: Noting) -> None
     torch.compiler.reset()
     assert same(torch.compile(model, fullgraph=True, dynamic=dynamic)(x), wanted)
     assert planted.answers == 1
+
+
+def test_the_pass_puts_our_operator_in_torchs_place(planted: Planted) -> None:
+    """With the arguments as they stand, by position and by name; of another device's tensors it lets go."""
+    x = tensor(6, 13)
+
+    def model(x: Tensor) -> tuple[Tensor, Tensor]:
+        values, _ = torch.ops.aten.topk.default(x, 4, 1, False)
+        return values, torch.ops.aten.topk.default(self=x, k=2, dim=0)[1]
+
+    traced = make_fx(model, tracing_mode="fake")(x)
+    assert patching.replace_topk(traced.graph, "cuda") == 0
+    assert patching.replace_topk(traced.graph, "cpu") == 2
+    traced.recompile()
+    targets = [node.target for node in traced.graph.nodes if node.op == "call_function"]
+    assert targets.count(torch.ops.autotopk.topk.default) == 2
+    assert torch.ops.aten.topk.default not in targets
+    before = planted.answers
+    assert same(traced(x), model(x))
+    assert planted.answers == before + 2
 
 
 @pytest.mark.usefixtures("planted")
