@@ -82,7 +82,8 @@ def is_fake(x: object) -> bool:
 
 def _only_devices() -> bool:
     """Whether all modes of torch functions are `with torch.device(...)`, which says where new tensors are made."""
-    return all(type(mode) is DeviceContext for mode in _function_modes())
+    modes = _function_modes()
+    return bool(modes) and all(type(mode) is DeviceContext for mode in modes)
 
 
 def _whole(k: Any) -> int | None:

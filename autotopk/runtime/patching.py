@@ -93,19 +93,21 @@ class _Override:
         self._here = threading.local()
 
     def take(self) -> None:
+        if self._count == 0:
+            self._begin()
         self._count += 1
-        if self._count > 1:
-            return
+
+    def _begin(self) -> None:
         try:
             self._kernels = {name: torch.library.get_kernel(f"aten::{name}", self._key) for name in OVERLOADS}
         except RuntimeError:  # this torch is built without it
             return
+        self._pass = compiled_pass(self._device_type)
         self._library = torch.library.Library("aten", "IMPL")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="(?s).*overrid")
             self._library.impl("topk", self._fresh, self._key, with_keyset=True)
             self._library.impl("topk.values", self._into, self._key, with_keyset=True)
-        self._pass = compiled_pass(self._device_type)
         self._pass.begin()
 
     def drop(self) -> None:
