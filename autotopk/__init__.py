@@ -8,7 +8,7 @@ from autotopk.errors import AutotopkError, AutotopkWarning
 from autotopk.problem import Problem
 
 if TYPE_CHECKING:
-    from autotopk.runtime.api import reload, topk, topk_indices
+    from autotopk.runtime.api import reload, topk, topk_indices, topk_softmax
     from autotopk.runtime.explain import Explanation, explain, explain_problem
     from autotopk.runtime.patching import Patch, patch
     from autotopk.runtime.warmup import WarmupReport, warmup
@@ -29,6 +29,7 @@ __all__ = [
     "reload",
     "topk",
     "topk_indices",
+    "topk_softmax",
     "tune",
     "warmup",
 ]
@@ -43,6 +44,7 @@ _HOMES = {
     "reload": "autotopk.runtime.api",
     "topk": "autotopk.runtime.api",
     "topk_indices": "autotopk.runtime.api",
+    "topk_softmax": "autotopk.runtime.api",
     "tune": "autotopk.tuning.tuner",
     "warmup": "autotopk.runtime.warmup",
 }

@@ -16,6 +16,7 @@ from autotopk.errors import BuildError, DamagedKernelError, warn
 from autotopk.identity import digest
 from autotopk.packs.file import Stored
 from autotopk.problem import FLOAT_INF, Problem, Query
+from autotopk.routing import SCORINGS
 
 ParameterKind = Literal["pointer", "int32", "int64"]
 
@@ -43,9 +44,22 @@ def scalars(problem: Problem) -> dict[str, int]:
     """The numbers a kernel may ask for, by name.
 
     "signed": elements are integers with a sign. "infinity": bits of infinity of floats that fit 32 bits, else 0. "null"
-    is an empty pointer.
+    is an empty pointer. Those of routing are there for its problems alone.
     """
-    return {
+    routing = problem.routing
+    of_routing = (
+        {}
+        if routing is None
+        else {
+            "scoring": SCORINGS.index(routing.scoring),
+            "renormalize": int(routing.renormalize),
+            "group_size": problem.cols // routing.n_group,
+            "n_group": routing.n_group,
+            "topk_group": routing.topk_group,
+            "narrow_indices": int(problem.answer == "narrow_weights"),
+        }
+    )
+    return of_routing | {
         "rows": problem.rows,
         "cols": problem.cols,
         "k": problem.k,

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from math import gcd
 from typing import Literal
 
+from autotopk.routing import LOGITS, Routing
+
 DTYPE_BYTES = {
     "float64": 8,
     "float32": 4,
@@ -24,10 +26,15 @@ VECTOR_BYTES = 16
 """The widest load of one thread."""
 
 
-Answer = Literal["pairs", "indices"]
-"""What is written for each of the k: its value and int64 index, or its int32 index alone."""
+Answer = Literal["pairs", "indices", "weights", "narrow_weights"]
+"""What is written for each of the k: its value and int64 index, its int32 index alone; of routing its float32 weight
+and int64 index, or its weight and int32 index."""
 
 ANSWERS: tuple[Answer, ...] = ("pairs", "indices")
+"""Of a top-k."""
+
+WEIGHTS: tuple[Answer, ...] = ("weights", "narrow_weights")
+"""Of a top-k that routes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +48,20 @@ class Query:
     largest: bool = True
     sorted: bool = True
     answer: Answer = "pairs"
+    routing: Routing | None = None
+    """The rule of a router, whose answers are `WEIGHTS`; `largest` and `sorted` are always true then."""
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPE_BYTES:
             raise ValueError(f"dtype {self.dtype!r} is not one of {', '.join(DTYPE_BYTES)}")
         if self.rows < 1 or self.cols < 1 or not 1 <= self.k <= self.cols:
             raise ValueError(f"need rows >= 1, cols >= 1 and 1 <= k <= cols, got {self.rows}x{self.cols}, k={self.k}")
+        if (self.routing is None) == (self.answer in WEIGHTS):
+            raise ValueError(f"answer {self.answer!r} does not fit routing {self.routing}")
+        if self.routing is not None:
+            if self.dtype not in LOGITS or not (self.largest and self.sorted):
+                raise ValueError(f"routing needs {', '.join(LOGITS)}, the largest and sorted, not {self.dtype}")
+            self.routing.check(self.cols, self.k)
 
     @property
     def itemsize(self) -> int:
@@ -55,7 +70,7 @@ class Query:
 
     def __str__(self) -> str:
         order = ("largest" if self.largest else "smallest") + (", sorted" if self.sorted else ", any order")
-        return f"{self.rows}x{self.cols} {self.dtype} k={self.k} ({order})"
+        return f"{self.rows}x{self.cols} {self.dtype} k={self.k} ({self.routing or order})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +121,14 @@ class Problem(Query):
         largest: bool = True,
         sorted: bool = True,
         answer: Answer = "pairs",
+        routing: Routing | None = None,
     ) -> "Problem":
-        """The problem of a freshly allocated contiguous (rows, cols) matrix."""
+        """The problem of a freshly allocated contiguous (rows, cols) matrix; of routing, with int64 indices."""
         vector = vector_width(0, cols, cols, DTYPE_BYTES.get(dtype, VECTOR_BYTES))
         layout = MemoryLayout(cols, vector=vector, aligned=True)
-        return cls(rows, cols, k, dtype, largest, sorted, answer, device_type=device_type, layout=layout)
+        if routing is not None and answer == "pairs":
+            answer = "weights"
+        return cls(rows, cols, k, dtype, largest, sorted, answer, routing, device_type=device_type, layout=layout)
 
     def __str__(self) -> str:
         return f"{Query.__str__(self)} on {self.device_type}"

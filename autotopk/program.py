@@ -24,10 +24,13 @@ MAX_SCRATCH_BYTES = 64 << 20
 class HostProgram:
     """A program made of torch operators, or of calls of another library."""
 
-    run: Callable[["Tensor"], tuple["Tensor", "Tensor"]]
-    """(rows, cols) input to (rows, k) values and (rows, k) indices, int64 or int32; converted to what is asked for."""
+    run: Callable[..., tuple["Tensor", "Tensor"]]
+    """(rows, cols) input to (rows, k) values and (rows, k) indices, int64 or int32; converted to what is asked for.
+
+    Of routing the arguments are logits, a float32 bias (cols,) or None, and the scale; values are float32 weights.
+    """
     is_torch_topk: bool = False
-    """It is torch.topk as it stands: callers may hand it their own tensor and dimension instead."""
+    """It is torch.topk as it stands, or routing around that: callers may do without it, any leading dimensions."""
     prepare: Callable[[], object] | None = None
     """Called once in a process before the first `run`, with time enough for a library to compile; may raise."""
     distributions: tuple[str, ...] = ()
@@ -52,7 +55,7 @@ class HostProgram:
 
     def source_digest(self, problem: Problem, arch: int) -> str:
         """Digest of the Python file that defines `run`, as code, and of the versions of `distributions`."""
-        if self.is_torch_topk:
+        if self.is_torch_topk and problem.routing is None:
             return digest("torch.topk")
         versions = [(name, distribution_version(name)) for name in self.distributions]
         code = self._code()

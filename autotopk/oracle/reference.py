@@ -32,8 +32,8 @@ def problems_with(
     x = x.detach()
     expected = torch_topk(x, k, dim, largest, True).values
     problems = [
-        *_layout_problems("values", values, expected.shape, x.dtype, x.device),
-        *_layout_problems("indices", indices, expected.shape, torch.int64, x.device),
+        *layout_problems("values", values, expected.shape, x.dtype, x.device),
+        *layout_problems("indices", indices, expected.shape, torch.int64, x.device),
     ]
     if problems or expected.numel() == 0:
         return problems
@@ -41,26 +41,26 @@ def problems_with(
     x, values, indices, expected = (_as_rows(t, dim) for t in (x, values.detach(), indices, expected))
     cols = x.shape[1]
     in_range = (indices >= 0) & (indices < cols)
-    problems += _report(~in_range, f"an index outside [0, {cols})", indices)
+    problems += report(~in_range, f"an index outside [0, {cols})", indices)
     ordered = indices.sort(dim=1).values
     repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0) & (ordered[:, 1:] < cols)
-    problems += _report(repeated, "an index more than once", ordered[:, 1:])
+    problems += report(repeated, "an index more than once", ordered[:, 1:])
     # as integers, because gathering makes signalling NaNs of 16 bits quiet
     bits = _BITS[x.element_size()]
     selected = x.view(bits).gather(1, indices.clamp(0, cols - 1)).view(x.dtype)
     kept = values.view(bits) == selected.view(bits)
     if x.dtype == torch.bfloat16 and x.device.type == "cpu":
         kept |= values.isnan() & selected.isnan()  # where torch.topk itself loses the payload of a NaN
-    problems += _report(in_range & ~kept, "a value without the bits of x[index]", values, selected)
+    problems += report(in_range & ~kept, "a value without the bits of x[index]", values, selected)
     multiset, wanted = _in_order(values, largest), _in_order(expected, largest)
-    if wrong := _report(~_same(multiset, wanted), "values other than torch.topk's", multiset, wanted):
+    if wrong := report(~_same(multiset, wanted), "values other than torch.topk's", multiset, wanted):
         return problems + wrong
     if sorted and (misplaced := ~_same(values, wanted)).any() and not _same(values, expected).all():
-        problems += _report(misplaced, "the right values in the wrong order", values, wanted)
+        problems += report(misplaced, "the right values in the wrong order", values, wanted)
     return problems
 
 
-def _layout_problems(
+def layout_problems(
     name: str, tensor: Tensor, shape: torch.Size, dtype: torch.dtype, device: torch.device
 ) -> list[str]:
     problems = []
@@ -93,7 +93,7 @@ def _in_order(values: Tensor, largest: bool) -> Tensor:
     return values.sort(dim=1, descending=largest).values
 
 
-def _report(wrong: Tensor, what: str, found: Tensor, expected: Tensor | None = None) -> list[str]:
+def report(wrong: Tensor, what: str, found: Tensor, expected: Tensor | None = None) -> list[str]:
     """One sentence where any element of `wrong` (rows, n) is set, with the first one in row order."""
     rows = wrong.any(dim=1)
     if not (count := int(rows.sum())):

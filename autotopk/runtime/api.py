@@ -1,13 +1,15 @@
-"""What users call: `topk` and `topk_indices`, two declared operations."""
+"""What users call: `topk`, `topk_indices` and `topk_softmax`, three declared operations."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from autotopk.runtime import operators
+from autotopk.routing import Scoring
+from autotopk.runtime import operators, routers
 from autotopk.runtime.operations import Operation
 from autotopk.runtime.outputs import Outputs
+from autotopk.runtime.routers import Router
 from autotopk.runtime.state import default
 from autotopk.torch_topk import torch_topk
 
@@ -33,6 +35,9 @@ _indices = Operation(
 operators.register(pairs, "(Tensor values, Tensor indices)")
 operators.register(_indices, "Tensor")
 _topk, _topk_indices = pairs.__call__, _indices.__call__
+_router = Router("topk_softmax", pairs)
+routers.register(_router)
+_route = _router.__call__
 
 
 def topk(
@@ -95,8 +100,50 @@ def topk_indices(input: Tensor, k: int, dim: int = -1, largest: bool = True, sor
     return indices
 
 
+def topk_softmax(
+    x: Tensor,
+    k: int,
+    *,
+    bias: Tensor | None = None,
+    scoring: Scoring = "softmax",
+    renormalize: bool = True,
+    scale: float = 1.0,
+    n_group: int = 1,
+    topk_group: int = 1,
+    index_dtype: torch.dtype = torch.int64,
+) -> tuple[Tensor, Tensor]:
+    """The k experts that a mixture-of-experts router chooses for every token, and their weights; see docs/routing.md.
+
+    A score is made of every logit in float32. Without a bias the logits decide who is chosen, as the scores would; with
+    one, score + bias. Of experts in groups only `topk_group` groups stay: those of the best expert or, with a bias, of
+    the best two by their sum. Weights are the scores of the chosen without the bias, divided by their sum where
+    `renormalize`, times `scale`. Experts are in order, the best first; of equals the lower index where a kernel routes,
+    and any where torch's operators do. NaN counts as the best of all.
+
+    Args:
+        x: logits (..., experts): float32, float16 or bfloat16.
+        k: how many, from 1 to the experts of `topk_group` groups.
+        bias: float32 (experts,) on the device of x; it gets no derivative.
+        scoring: softmax over the experts; sigmoid; or sqrtsoftplus, the root of log(1 + exp(x)).
+        renormalize: divide a token's weights by their sum; a sum of 0 counts as 1.
+        scale: factor of all weights.
+        n_group: number of groups of equal size, adjacent experts together.
+        topk_group: how many of them stay.
+        index_dtype: torch.int64 or torch.int32.
+
+    Returns:
+        Float32 weights and indices, (..., k) both.
+
+    Raises:
+        TypeError: x, k or bias is of another type, or x of another dtype.
+        ValueError: any other argument is not among these.
+    """
+    return _route(x, k, bias, scoring, renormalize, scale, n_group, topk_group, index_dtype)
+
+
 operators.script(topk, pairs)
 operators.script(topk_indices, _indices)
+operators.script(topk_softmax, _router)
 
 
 def reload() -> None:

@@ -60,7 +60,12 @@ class Choice:
         return self.strategy.candidate(self.config)
 
     def asked(self, problem: Problem, answer: Answer) -> Problem:
-        """The problem with that form of answer, where the strategy can write it; else with pairs, to be converted."""
+        """The problem with that form of answer, where the strategy can write it; else with pairs, to be converted.
+
+        One of routing stays as it is.
+        """
+        if problem.routing is not None:
+            return problem
         return replace(problem, answer=answer if answer in self.strategy.features.answers else "pairs")
 
     def program(self, problem: Problem, device: Device) -> Program:

@@ -1,7 +1,8 @@
 """From a program to a callable that runs it, at about a microsecond of host time above the allocations."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from ctypes import c_float, c_uint32
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -20,6 +21,9 @@ Launch = Callable[..., int]
 
 TENSORS = ("x", "values", "indices")
 """Inputs and outputs of all operations, in the order of a launch's addresses; those that an answer lacks are null."""
+
+ROUTING = ("bias", "scale")
+"""Those of routing come behind them: the address of the bias, null without one, and the bits of the float32 scale."""
 
 _SCRATCH_ALIGNMENT = 256
 
@@ -65,9 +69,10 @@ def bind(
 
     Returns:
         A function of one tensor that returns what `problem.answer` says in fresh contiguous tensors of that size:
-        (values, int64 indices), or int32 indices. Of kernels that write pairs it takes, as a second argument, a pair of
-        such tensors to write to instead. It raises LaunchError where the driver refuses, and WrongAnswerError where the
-        first results of a third party's function are no top-k.
+        (values, int64 indices), or int32 indices; of routing, float32 weights and indices. Of kernels that write pairs
+        it takes, as a second argument, a pair of such tensors to write to instead; of routing, a bias or None, and a
+        scale. It raises LaunchError where the driver refuses, and WrongAnswerError where the first results of a third
+        party's function are not of that form.
 
     Raises:
         BuildError: a kernel cannot be compiled or loaded. NotCompiledError: it is not there, and `build` is off.
@@ -101,12 +106,12 @@ def _bind_host(program: HostProgram, problem: Problem, size: tuple[int, ...]) ->
         return program.run  # takes and gives any leading dimensions
     run, matrix, alone = program.run, (problem.rows, problem.cols), problem.answer == "indices"
     stride, result_stride = (problem.layout.row_stride, 1), fresh_strides(size)
-    index_dtype = torch.int32 if alone else torch.int64
+    index_dtype = torch.int32 if alone or problem.answer == "narrow_weights" else torch.int64
     checked = False
 
-    def call(x: Tensor) -> Any:
+    def call(x: Tensor, *more: Any) -> Any:
         nonlocal checked
-        values, indices = run(x.as_strided(matrix, stride))
+        values, indices = run(x.as_strided(matrix, stride), *more)
         if not checked:
             _check_results(problem, x, None if alone else values, indices)
             checked = True
@@ -120,7 +125,7 @@ def _check_results(problem: Problem, x: Tensor, values: object, indices: object)
     """Raise WrongAnswerError unless they are what `HostProgram.run` promises, up to what only the oracle sees."""
     expected: dict[str, tuple[object, tuple[torch.dtype, ...]]] = {"indices": (indices, (torch.int64, torch.int32))}
     if values is not None:
-        expected["values"] = values, (x.dtype,)
+        expected["values"] = values, (x.dtype if problem.routing is None else torch.float32,)
     for name, (found, dtypes) in expected.items():
         if not isinstance(found, Tensor):
             raise WrongAnswerError(f"{name} are a {type(found).__name__}, not a tensor")
@@ -139,6 +144,8 @@ def _bind_kernels(problem: Problem, size: tuple[int, ...], index: int, launch: L
     stride = fresh_strides(size)
     dtype, int32, int64 = getattr(torch, problem.dtype), torch.int32, torch.int64
     empty, current_stream = _empty, _current_stream
+    if problem.routing is not None:
+        return _bind_routing(problem, size, index, launch, symbol)
 
     def pairs(x: Tensor, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         if _current_device() != index:
@@ -167,6 +174,32 @@ def _bind_kernels(problem: Problem, size: tuple[int, ...], index: int, launch: L
     return pairs if problem.answer == "pairs" else indices_alone
 
 
+def _bind_routing(problem: Problem, size: tuple[int, ...], index: int, launch: Launch, symbol: str) -> Run:
+    stride, float32 = fresh_strides(size), torch.float32
+    index_dtype = torch.int32 if problem.answer == "narrow_weights" else torch.int64
+    empty, current_stream = _empty, _current_stream
+
+    def weights(x: Tensor, bias: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
+        if _current_device() != index:
+            with torch.cuda.device(index):
+                return weights(x, bias, scale)
+        found, indices = empty(size, stride, float32), empty(size, stride, index_dtype)
+        beside = 0 if bias is None else bias.data_ptr(), _float32_bits(scale)
+        code = launch(current_stream(index), x.data_ptr(), found.data_ptr(), indices.data_ptr(), *beside)
+        if code:
+            addresses = (x.data_ptr(), found.data_ptr(), indices.data_ptr(), *beside)
+            _retry(code, symbol, problem, index, launch, addresses)
+        return found, indices
+
+    return weights
+
+
+@lru_cache(maxsize=256)
+def _float32_bits(number: float) -> int:
+    """The bits of the nearest float32; of numbers beyond its range, of infinity."""
+    return c_uint32.from_buffer(c_float(number)).value
+
+
 def _launch(program: KernelProgram, problem: Problem, device: Device, index: int, build: bool) -> tuple[Launch, str]:
     """A program on a device, and the names of its kernels."""
     kernels = [_kernel(source, device.arch, build) for source in program.sources]
@@ -193,7 +226,7 @@ def _launch(program: KernelProgram, problem: Problem, device: Device, index: int
             )
             for function, one, kernel in zip(functions, program.launches, kernels, strict=True)
         ),
-        len(TENSORS) + bool(garbage) + bool(zeros),
+        len(_given(problem)) + bool(garbage) + bool(zeros),
     )
     return (_with_scratch(launch, index, garbage, zeros) if garbage or zeros else launch), symbols
 
@@ -208,10 +241,11 @@ def _kernel(source: KernelSource, arch: int, build: bool) -> Kernel:
 
 def _places(program: KernelProgram, problem: Problem) -> tuple[dict[str, tuple[int, int]], int, int]:
     """(which of a launch's addresses, bytes behind it) of every tensor by name; bytes of garbage, bytes of zeros."""
-    places = {name: (slot, 0) for slot, name in enumerate(TENSORS)}
+    given = _given(problem)
+    places = {name: (slot, 0) for slot, name in enumerate(given)}
     values, ends = scalars(problem), [0, 0]
     for zeroed in (False, True):
-        slot = len(TENSORS) + (zeroed and ends[False] > 0)
+        slot = len(given) + (zeroed and ends[False] > 0)
         for one in (one for one in program.scratch if one.zeroed == zeroed):
             if one.name in places:
                 raise BuildError(f"scratch {one.name!r} bears the name of another tensor")
@@ -219,6 +253,11 @@ def _places(program: KernelProgram, problem: Problem) -> tuple[dict[str, tuple[i
             places[one.name] = (slot, ends[zeroed]) if size else (-1, 0)  # a null pointer
             ends[zeroed] += -(-size // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
     return places, ends[False], ends[True]
+
+
+def _given(problem: Problem) -> tuple[str, ...]:
+    """What a launch is given, in order, by name."""
+    return TENSORS if problem.routing is None else TENSORS + ROUTING
 
 
 def _with_scratch(launch: Launch, index: int, garbage: int, zeros: int) -> Launch:

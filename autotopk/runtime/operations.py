@@ -8,46 +8,25 @@ top of data (compilers, transforms, modes) as an operator of torch, see `operato
 """
 
 from collections.abc import Callable
-from functools import partial
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 from torch.utils._device import DeviceContext
 
-from autotopk.device import Device, device_of
-from autotopk.errors import NotCompiledError, warn
-from autotopk.problem import Answer
-from autotopk.program import HostProgram, KernelProgram
-from autotopk.runtime import dispatch, launch
+from autotopk.device import device_of
+from autotopk.problem import Answer, Problem
 from autotopk.runtime.dispatch import Choice
 from autotopk.runtime.outputs import Outputs, write
-from autotopk.runtime.readiness import Readiness
+from autotopk.runtime.planning import Finish, Plan, Planner
 from autotopk.runtime.state import Runtime, default
-from autotopk.runtime.views import Run, View
+from autotopk.runtime.views import View
 from autotopk.torch_topk import torch_topk
-
-Finish = Callable[[Any], Any]
-"""From the tensors of an answer to what the caller gets."""
 
 Attach = Callable[[Tensor, int, Any], Any]
 """From an input, a dimension and the result for its data to the result with derivatives."""
-
-
-class Plan(NamedTuple):
-    """How a strategy answers tensors of one layout."""
-
-    run: Run
-    finish: Finish | None
-    """None where `run` returns what the caller gets."""
-    choice: Choice
-    """Why."""
-    size: tuple[int, ...]
-    """Of the result."""
-    reach: int
-    """See `outputs.write`."""
 
 
 _UNKNOWN: Any = object()
@@ -86,6 +65,30 @@ def _only_devices() -> bool:
     return bool(modes) and all(type(mode) is DeviceContext for mode in modes)
 
 
+def is_plain(x: object, data: bool) -> bool:
+    """Whether a tensor goes straight to a plan, rather than the longer way through torch's dispatcher."""
+    return (
+        not _is_compiling()
+        and (type(x) is Tensor or type(x) is _Parameter)
+        and not (_overridden(x) and not (data or _only_devices()))
+    )
+
+
+def is_transformed() -> bool:
+    """Whether modes or transforms of torch are to see a call before its data do."""
+    return bool(_dispatch_modes()) or _transforms() is not None or forward_ad._current_level >= 0
+
+
+def is_tracing() -> bool:
+    """Whether torch.jit.trace runs, for which sizes are tensors."""
+    return _is_tracing()
+
+
+def threads() -> int:
+    """Of torch's operators on the CPU: what was measured there holds for a number of them."""
+    return _threads()
+
+
 def _whole(k: Any) -> int | None:
     """A number of another type as torch.topk takes it: NumPy's, a tensor without dimensions; None for any other."""
     if isinstance(k, Integral):
@@ -95,7 +98,7 @@ def _whole(k: Any) -> int | None:
     return None
 
 
-class Operation:
+class Operation(Planner):
     """A question about every row of a tensor, answered by the fastest known kernel, or by torch.topk."""
 
     def __init__(
@@ -120,17 +123,13 @@ class Operation:
             longest: the longest dimension that its result can count; longer ones raise OverflowError.
             runtime: whose winners, plans and failures count.
         """
-        self.name = name
-        self.answer = answer
+        super().__init__(name, answer, longest, runtime)
         self._of_pairs = of_pairs
         self._of_torch: Finish | None = None if of_pairs is torch.return_types.topk else of_pairs
         self._of_answer = of_pairs if answer == "pairs" else of_answer
         self.attach = attach
         self.operator: Callable[..., Any] | None = None
         """Of torch, with arguments and results as here; see `operators`."""
-        self._longest = longest
-        self._runtime = runtime
-        self._plans = runtime.plans(name)
 
     def __call__(
         self,
@@ -189,7 +188,8 @@ class Operation:
         if plan is _UNKNOWN:
             if _is_tracing():  # then sizes are tensors, so that no key is ever found again
                 return self.of_torch(input, k, dim, largest, sorted, out)
-            plan = self._first(key, input.detach(), k, dim, largest, sorted)
+            rows = input.detach()
+            plan = self._first(key, rows, View.of(rows, k, dim, largest, sorted))
             if plan is None:
                 return self.of_torch(input, k, dim, largest, sorted, out)
         run, finish, choice, size, reach = plan
@@ -235,57 +235,8 @@ class Operation:
             raise OverflowError(f"dimension {dim} is {size} long, {self.name} counts to {self._longest}")
         return pairs if self._of_torch is None else self._of_torch(pairs)
 
-    def _first(self, key: Any, input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> Plan | None:
-        """The plan of a layout that has none, remembered until something better is compiled; see `_plan`.
-
-        While a graph is captured the plan makes do with what is loaded, and is not remembered.
-        """
-        device = device_of(input.device)
-        captured_on = launch.captured_on(input)
-        readiness = Readiness(self._runtime, device, self.answer, captured_on=captured_on)
-        plan = self._plan(View.of(input, k, dim, largest, sorted), input, device, readiness)
-        if captured_on is None:
-            self._plans.remember(key, plan)
-            try:
-                readiness.want(partial(self._plans.pop, key, None))
-            except Exception as error:  # a source may be anyone's code
-                warn(f"nothing faster can be compiled for {tuple(input.shape)}: {error!r}")
-        return plan
-
-    def _plan(self, rows: View | None, input: Tensor, device: Device, readiness: Readiness) -> Plan | None:
-        """How a strategy answers; None where torch.topk does."""
-        if rows is None or (self._longest is not None and rows.problem.cols > self._longest):
-            return None
-        try:
-            for view in rows.ways(input):
-                for choice in dispatch.choices(view.problem, device, runtime=self._runtime, ready=readiness.ready):
-                    if choice.step == "torch":
-                        break
-                    try:
-                        return self._bound(choice, view, device, input.device.index, readiness)
-                    except NotCompiledError:  # a file that cannot be read
-                        readiness.lack(choice, view.problem)
-                    except Exception as error:  # also what a third party's strategy raises
-                        self._runtime.block(choice.candidate, device, error)
-            if device.type == "cpu":
-                dispatch.settle_cpu(device, self._runtime)
-        except Exception as error:
-            warn(f"no strategy could be chosen for {rows.problem}: {error!r}")
-        return None
-
-    def _bound(
-        self, choice: Choice, view: View, device: Device, index: int | None, readiness: Readiness
-    ) -> Plan | None:
-        """The chosen program, made callable; None where it is torch.topk."""
-        problem = choice.asked(view.problem, self.answer)
-        finish = self._of_answer if problem.answer == self.answer else self._of_pairs
-        program = choice.program(problem, device)
-        if isinstance(program, HostProgram) and program.is_torch_topk:
-            return None
-        bound = launch.bind(program, problem, device, index=index, size=view.size, build=readiness.builds)
-        run = view.around(bound)
-        direct = run is bound and isinstance(program, KernelProgram) and problem.answer == "pairs"
-        return Plan(run, finish, choice, view.result_size, view.reach if direct else 0)
+    def _finish(self, problem: Problem) -> Finish | None:
+        return self._of_answer if problem.answer == self.answer else self._of_pairs
 
     def _after_failure(
         self,

@@ -13,6 +13,7 @@ from torch._C import DispatchKeySet
 from torch.autograd import forward_ad
 
 from autotopk.runtime.operations import Operation
+from autotopk.runtime.planning import Planner
 
 LIBRARY = torch.library.Library("autotopk", "DEF")
 """Keeps what is registered for as long as the process lives."""
@@ -47,7 +48,7 @@ def register(operation: Operation, returns: str) -> None:
         with torch._C._AutoDispatchBelowAutograd():
             below = keys & torch._C._after_autograd_keyset
             found: Result = operator.redispatch(below, input, k, dim, largest, sorted)
-        return _plain(attach(input, dim, found)) if _has_derivatives(input) else found
+        return _plain(attach(input, dim, found)) if has_derivatives(input) else found
 
     def of_batch(
         info: Any,
@@ -74,13 +75,14 @@ def register(operation: Operation, returns: str) -> None:
     operation.operator = operator
 
 
-def script(function: Callable[..., Any], operation: Operation) -> None:
+def script(function: Callable[..., Any], operation: Planner) -> None:
     """Let torch.jit.script compile calls of a function as the operator; nothing where torch has no such table."""
     if (note := getattr(torch.jit._builtins, "_register_builtin", None)) is not None:
         note(function, f"autotopk::{operation.name}")
 
 
-def _has_derivatives(input: Tensor) -> bool:
+def has_derivatives(input: Tensor) -> bool:
+    """Whether any may be asked for."""
     return forward_ad._current_level >= 0 or (torch.is_grad_enabled() and input.requires_grad)
 
 

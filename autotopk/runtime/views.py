@@ -97,9 +97,9 @@ class View:
         def back(rows: Tensor) -> Tensor:
             return laid_out(rows.movedim(-1, dim), size, strides)
 
-        def moved(x: Tensor) -> Any:
+        def moved(x: Tensor, *more: Any) -> Any:
             rows = x.movedim(dim, -1)
-            found = run(rows.contiguous() if copied else rows)
+            found = run(rows.contiguous() if copied else rows, *more)
             return back(found) if isinstance(found, Tensor) else tuple(map(back, found))
 
         return moved

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from math import sqrt
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from autotopk.candidate import Knob
 from autotopk.compilers.triton import TritonSource, reasons_unbuildable
@@ -59,6 +59,14 @@ class LaneMergeKernel:
     dtype: str
     largest: bool
     reading: Reading
+
+    @classmethod
+    def least(cls, config: LaneMergeConfig, problem: Problem) -> Self:
+        """The least kernel of a configuration that serves."""
+        one = cls(config, 1, 0, 0, problem.dtype, problem.largest, reading(config.lanes, problem))
+        vectors = -(-(problem.cols + one.step - one.longest) // one.step)
+        most = power_of_two(max(2, problem.k)) if config.tree else problem.k
+        return replace(one, vectors=vectors, inside=problem.cols // one.step, most=most)
 
     @property
     def width(self) -> int:
@@ -191,16 +199,7 @@ class LaneMerge(Strategy):
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
         """Rungs that serve: those no longer than needed in the order of the shortlist, trees first; others by work."""
-        shortlist = self.shortlist(problem, device)
-        likely = list(dict.fromkeys((config.lanes, config.tree) for config in shortlist))
-
-        def place(rung: LaneMergeKernel) -> tuple[bool, int]:
-            layout = rung.config.lanes, rung.config.tree
-            if layout not in likely or rung.vectors >= 2 * -(-problem.cols // rung.step):
-                return True, len(likely)
-            return not rung.config.tree, likely.index(layout)
-
-        return list(dict.fromkeys(rung.config for rung in sorted(_serving(problem), key=place)))
+        return ordered(_serving(problem), self.shortlist(problem, device), problem.cols)
 
     def rungs(self, arch: int) -> Iterator[KernelSource]:
         """The same for every architecture."""
@@ -210,8 +209,23 @@ class LaneMerge(Strategy):
     def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every 32 * warps / lanes rows; the rung of the configuration, if there is one that serves."""
         rung = next((rung for rung in _serving(problem) if rung.config == config), None)
-        kernel = rung or _made_to_measure(config, problem)
+        kernel = rung or LaneMergeKernel.least(config, problem)
         return KernelProgram.of(kernel.source, Extent(per=(("rows", 32 * config.warps // config.lanes),)))
+
+
+def ordered(
+    serving: Sequence[LaneMergeKernel], shortlist: Sequence[LaneMergeConfig], cols: int
+) -> list[LaneMergeConfig]:
+    """Rungs by work in the order of `LaneMerge.ladder`."""
+    likely = list(dict.fromkeys((config.lanes, config.tree) for config in shortlist))
+
+    def place(rung: LaneMergeKernel) -> tuple[bool, int]:
+        layout = rung.config.lanes, rung.config.tree
+        if layout not in likely or rung.vectors >= 2 * -(-cols // rung.step):
+            return True, len(likely)
+        return not rung.config.tree, likely.index(layout)
+
+    return list(dict.fromkeys(rung.config for rung in sorted(serving, key=place)))
 
 
 def least_depth(config: LaneMergeConfig, problem: Problem) -> float:
@@ -236,14 +250,6 @@ def share(lanes: int, problem: Problem) -> int:
     """Elements of a lane."""
     width = 1 if reading(lanes, problem) in ("single", "beside") else VECTOR_BYTES // problem.itemsize
     return -(-problem.cols // (lanes * width)) * width
-
-
-def _made_to_measure(config: LaneMergeConfig, problem: Problem) -> LaneMergeKernel:
-    """The least kernel that serves."""
-    one = LaneMergeKernel(config, 1, 0, 0, problem.dtype, problem.largest, reading(config.lanes, problem))
-    vectors = -(-(problem.cols + one.step - one.longest) // one.step)
-    most = power_of_two(max(2, problem.k)) if config.tree else problem.k
-    return replace(one, vectors=vectors, inside=problem.cols // one.step, most=most)
 
 
 def _layouts(problem: Problem, device: Device) -> Iterator[LaneMergeConfig]:
@@ -275,10 +281,9 @@ def _lane_counts(problem: Problem, device: Device) -> list[int]:
     return [*counts, 32] if problem.cols >= 256 else counts
 
 
-_Row = tuple[Reading, int, int, int, bool, int, int, int]
+Rung = tuple[Reading, int, int, int, bool, int, int, int]
 """Reading, lanes, warps, depth, tree; vectors, inside, most."""
-
-_FLOAT32: Sequence[_Row] = (
+_FLOAT32: Sequence[Rung] = (
     ("aligned", 32, 1, 8, False, 1, 0, 5),
     ("aligned", 32, 1, 8, False, 1, 0, 8),
     ("aligned", 32, 1, 8, False, 1, 0, 10),
@@ -330,7 +335,7 @@ _FLOAT32: Sequence[_Row] = (
     ("beside", 4, 1, 8, False, 16, 0, 8),
     ("beside", 2, 1, 8, False, 16, 0, 8),
 )
-_FLOAT32_SMALLEST: Sequence[_Row] = (
+_FLOAT32_SMALLEST: Sequence[Rung] = (
     ("aligned", 32, 1, 8, False, 1, 0, 64),
     ("aligned", 32, 1, 16, False, 4, 0, 64),
     ("aligned", 32, 1, 8, False, 8, 4, 10),
@@ -343,7 +348,7 @@ _FLOAT32_SMALLEST: Sequence[_Row] = (
     ("beside", 8, 2, 32, False, 32, 0, 64),
     ("beside", 8, 2, 8, False, 16, 0, 8),
 )
-_FLOAT16: Sequence[_Row] = (
+_FLOAT16: Sequence[Rung] = (
     ("aligned", 32, 1, 8, False, 1, 0, 8),
     ("aligned", 32, 1, 8, False, 1, 0, 64),
     ("aligned", 32, 1, 8, False, 2, 1, 10),
@@ -366,7 +371,7 @@ _FLOAT16: Sequence[_Row] = (
     ("beside", 8, 2, 8, False, 16, 0, 8),
     ("beside", 8, 2, 32, False, 32, 0, 64),
 )
-_FLOAT16_SMALLEST: Sequence[_Row] = (
+_FLOAT16_SMALLEST: Sequence[Rung] = (
     ("aligned", 32, 1, 8, False, 1, 0, 64),
     ("aligned", 32, 1, 16, False, 8, 0, 64),
     ("aligned", 8, 1, 8, False, 2, 0, 8),

@@ -1,0 +1,65 @@
+"""Scores of logits, and the weights of those chosen. `scoring` is 0 for softmax, 1 for sigmoid, 2 for sqrtsoftplus."""
+
+import triton
+import triton.language as tl
+
+from autotopk.strategies._short_rows.order import LOWEST, float_key
+
+
+@triton.jit
+def softplus(x):
+    """log(1 + exp(x)) of float32, of any shape, to some roundings whichever the size of the result."""
+    small = tl.exp(-tl.abs(x))
+    half = small / (2.0 + small)  # log(1 + small) is twice its area hyperbolic tangent, at most 1/3
+    square = half * half
+    series = square * (1.0 / 15.0) + 1.0 / 13.0
+    series = series * square + 1.0 / 11.0
+    series = series * square + 1.0 / 9.0
+    series = series * square + 1.0 / 7.0
+    series = series * square + 1.0 / 5.0
+    series = series * square + 1.0 / 3.0
+    return tl.maximum(x, 0.0) + (2.0 * half) * (series * square + 1.0)
+
+
+@triton.jit
+def scores_of(x, base, scoring):
+    """Scores of logits (R, n), float32; of softmax exp(x - base), not divided by their sum. `base` is (R, 1)."""
+    if scoring == 0:
+        scores = tl.exp(x - base)
+    elif scoring == 1:
+        scores = 1.0 / (1.0 + tl.exp(-x))
+    else:
+        scores = tl.sqrt(softplus(x))
+    return scores
+
+
+@triton.jit
+def greatest_number(x, present):
+    """The greatest float32 of every row where `present`, (R, n) to (R, 1); without regard to NaN."""
+    key = tl.where(present, float_key(x.to(tl.int32, bitcast=True)), LOWEST)
+    return float_key(tl.max(key, axis=1)[:, None]).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def divisor(total):
+    """A sum to divide by: 0 counts as 1."""
+    return tl.where(total == 0.0, 1.0, total)
+
+
+@triton.jit
+def write_weights(outputs, ranks, columns, weights, k):
+    """Writes columns and float32 weights, each at its rank if that is below k; tuples of tensors of one shape.
+
+    `outputs` are the pointers to weights and indices, whether those are int32, the offsets where rows' results begin
+    and whether they are wanted.
+    """
+    to_weights, to_indices, narrow, out, wanted = outputs
+    for t in tl.static_range(0, len(ranks)):
+        tl.store(to_weights + out + ranks[t], weights[t].to(tl.int32, bitcast=True), mask=wanted & (ranks[t] < k))
+    if narrow:
+        narrow_indices = to_indices.to(tl.pointer_type(tl.int32), bitcast=True)
+        for t in tl.static_range(0, len(ranks)):
+            tl.store(narrow_indices + out + ranks[t], columns[t], mask=wanted & (ranks[t] < k))
+    else:
+        for t in tl.static_range(0, len(ranks)):
+            tl.store(to_indices + out + ranks[t], columns[t].to(tl.int64), mask=wanted & (ranks[t] < k))

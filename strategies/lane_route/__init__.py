@@ -1,0 +1,159 @@
+"""Routing by the logits themselves: `lane_merge`'s way to the best of short rows, with weights in place of values."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import ClassVar
+
+from autotopk.candidate import Knob
+from autotopk.compilers.triton import TritonSource, reasons_unbuildable
+from autotopk.device import Device
+from autotopk.kernel import KernelSource
+from autotopk.problem import VECTOR_BYTES, WEIGHTS, Problem
+from autotopk.program import Extent, KernelProgram
+from autotopk.routing import LOGITS
+from autotopk.strategies import lane_merge
+from autotopk.strategies._routing import DEVICE_CODE
+from autotopk.strategies._short_rows import reasons_unlaunchable, reasons_unmerged
+from autotopk.strategies.lane_merge import LaneMergeConfig, LaneMergeKernel
+from autotopk.strategy import Features, Strategy
+
+
+@dataclass(frozen=True)
+class LaneRouteKernel(LaneMergeKernel):
+    """What is compiled: `lane_merge`'s kernel of the same sizes up to where it would write."""
+
+    @property
+    def source(self) -> TritonSource:
+        """The kernel."""
+        merging = super().source
+        return replace(
+            merging,
+            function="autotopk.strategies._routing.logits:lane_route_rows",
+            signature=(
+                ("x", dict(merging.signature)["x"]),
+                ("values", "*i32"),
+                ("indices", "*i64"),
+                ("scale", "i32"),
+                ("rows", "i32"),
+                ("cols", "i32"),
+                ("k", "i32"),
+                ("row_stride", "i64"),
+                ("scoring", "i32"),
+                ("renormalize", "i32"),
+                ("narrow_indices", "i32"),
+            ),
+            constants=tuple(
+                (name, value)
+                for name, value in merging.constants
+                if name not in ("LARGEST", "RAGGED", "SIDE_BY_SIDE")
+            ),
+            symbol=f"autotopk_lane_route_{self.dtype}",
+            code_dependencies=DEVICE_CODE,
+        )
+
+
+class LaneRoute(Strategy):
+    """Exact, the lower of equals first; rows of many near ties, and those with NaNs, take a second pass."""
+
+    name = "lane_route"
+    config_type = LaneMergeConfig
+    preference: ClassVar[int] = 20
+    features = Features(
+        dtypes=frozenset(LOGITS), answers=frozenset(WEIGHTS), device_types=frozenset({"cuda"}), capability=(8, 0)
+    )
+
+    def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
+        """Needs short rows, a small k, and a choice by the logits of all experts."""
+        reasons = reasons_unlaunchable(problem) + reasons_unmerged(problem)
+        assert problem.routing is not None
+        if problem.routing.biased:
+            reasons.append("chooses by logits, not by scores with a bias")
+        if not problem.routing.keeps_all:
+            reasons.append("chooses among all groups")
+        return reasons
+
+    def reasons_unbuildable(self) -> list[str]:
+        """What Triton's kernels lack here to be compiled."""
+        return reasons_unbuildable()
+
+    def shortlist(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
+        """As of `lane_merge`."""
+        return lane_merge.strategy.shortlist(_read_evenly(problem), device)
+
+    def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
+        """As of `lane_merge`."""
+        return lane_merge.strategy.knobs(_read_evenly(problem), device)
+
+    def valid(self, config: LaneMergeConfig, problem: Problem, device: Device) -> bool:
+        """As of `lane_merge`."""
+        return lane_merge.strategy.valid(config, _read_evenly(problem), device)
+
+    def heuristic(self, problem: Problem, device: Device) -> LaneMergeConfig:
+        """The likeliest rung."""
+        return self.ladder(problem, device)[0]
+
+    def ladder(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
+        """Rungs that serve, as `lane_merge` orders its own."""
+        return lane_merge.ordered(serving(problem), self.shortlist(problem, device), problem.cols)
+
+    def rungs(self, arch: int) -> Iterator[KernelSource]:
+        """The same for every architecture."""
+        for dtype in LOGITS:
+            yield from (rung.source for rung in kernels(dtype))
+
+    def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
+        """One program for every 32 * warps / lanes rows; the rung of the configuration, if there is one that serves."""
+        rung = next((rung for rung in serving(problem) if rung.config == config), None)
+        kernel = rung or LaneRouteKernel.least(config, _read_evenly(problem))
+        return KernelProgram.of(kernel.source, Extent(per=(("rows", 32 * config.warps // config.lanes),)))
+
+
+def _read_evenly(problem: Problem) -> Problem:
+    """The problem as it is read: whole vectors, or one element a load where rows do not begin at a multiple of one."""
+    aligned = problem.layout.vector == VECTOR_BYTES // problem.itemsize
+    return replace(problem, layout=replace(problem.layout, aligned=aligned))
+
+
+_FLOAT32: Sequence[lane_merge.Rung] = (
+    ("aligned", 32, 1, 8, False, 1, 0, 8),
+    ("aligned", 32, 1, 8, False, 2, 1, 8),
+    ("aligned", 32, 1, 8, False, 4, 2, 10),
+    ("aligned", 32, 1, 16, False, 8, 4, 16),
+    ("aligned", 32, 1, 16, False, 16, 0, 64),
+    ("aligned", 8, 2, 8, False, 4, 2, 8),
+    ("aligned", 8, 2, 8, False, 8, 4, 8),
+    ("aligned", 8, 1, 4, True, 4, 1, 4),
+    ("aligned", 2, 1, 8, False, 2, 1, 8),
+    ("single", 32, 1, 16, False, 64, 0, 64),
+)
+_FLOAT16: Sequence[lane_merge.Rung] = (
+    ("aligned", 32, 1, 8, False, 1, 0, 8),
+    ("aligned", 32, 1, 8, False, 2, 1, 10),
+    ("aligned", 32, 1, 16, False, 4, 2, 16),
+    ("aligned", 32, 1, 16, False, 8, 0, 64),
+    ("aligned", 8, 1, 8, False, 2, 1, 8),
+    ("aligned", 8, 1, 8, False, 4, 2, 8),
+    ("single", 32, 1, 16, False, 64, 0, 64),
+)
+
+
+@cache
+def kernels(dtype: str) -> tuple[LaneRouteKernel, ...]:
+    """The rungs of a dtype."""
+    rows = _FLOAT32 if dtype == "float32" else _FLOAT16
+    return tuple(LaneRouteKernel(LaneMergeConfig(*row[1:5]), *row[5:], dtype, True, row[0]) for row in rows)
+
+
+def serving(problem: Problem) -> list[LaneRouteKernel]:
+    """The rungs that serve, those of the least work first."""
+    even = _read_evenly(problem)
+    rungs = [
+        rung
+        for rung in kernels(problem.dtype)
+        if rung.reading == lane_merge.reading(rung.config.lanes, even) and rung.serves(even)
+    ]
+    return sorted(rungs, key=lambda rung: rung.work(even))
+
+
+strategy = LaneRoute()
