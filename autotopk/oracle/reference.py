@@ -63,6 +63,7 @@ def problems_with(
 def layout_problems(
     name: str, tensor: Tensor, shape: torch.Size, dtype: torch.dtype, device: torch.device
 ) -> list[str]:
+    """What is wrong with the form of a result, called by its name."""
     problems = []
     if tensor.dtype != dtype:
         problems.append(f"{name} are {tensor.dtype}, not {dtype}")

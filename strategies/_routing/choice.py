@@ -7,7 +7,7 @@ first `group_size` are experts'. In shapes R is ROWS, G is GROUPS, C is GROUPS *
 import triton
 import triton.language as tl
 
-from autotopk.strategies._routing.weights import divisor, greatest_number, scores_of, write_weights
+from autotopk.strategies._routing.weights import greatest_number, scores_of, weights_of, write_weights
 from autotopk.strategies._short_rows.addresses import wide
 from autotopk.strategies._short_rows.masking import best_columns
 from autotopk.strategies._short_rows.networks import merged_2
@@ -60,6 +60,66 @@ def in_best_groups(key, topk_group, BIASED: tl.constexpr, GROUPS: tl.constexpr, 
 
 
 @triton.jit
+def softmax_base(number, present):
+    """(R, C) logits to the greatest of every row and the sum of exp(x - greatest), (R, 1) both."""
+    base = greatest_number(number, present)
+    return base, tl.sum(tl.where(present, tl.exp(number - base), 0.0), axis=1)[:, None]
+
+
+@triton.jit
+def route_by_rounds(
+    pointers,
+    sizes,
+    rule,
+    grouping,
+    row,
+    wanted,
+    GROUPS: tl.constexpr,
+    SIZE: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    BIASED: tl.constexpr,
+    DTYPE: tl.constexpr,
+):
+    """Routes the rows (R, 1) that are `wanted`, and writes their results; for the arguments see the kernel."""
+    x, values, indices, bias, narrow_indices = pointers
+    cols, k, row_stride = sizes
+    scoring, renormalize, _ = rule
+    group_size, n_group, topk_group = grouping
+    place = tl.arange(0, GROUPS * SIZE)[None, :]  # (1, C)
+    column = column_of(place, group_size, GROUPS, SIZE)
+    is_expert = column < cols
+    if GROUPS > 1:
+        is_expert = (place // SIZE < n_group) & (place % SIZE < group_size)
+    start = x + row.to(tl.int64) * row_stride
+    present = wanted & is_expert
+    bits = tl.load(start + column, mask=present, other=worst(DTYPE, True, False))
+    number = float32_bits(bits, DTYPE).to(tl.float32, bitcast=True)  # (R, C)
+
+    base = tl.zeros(row.shape, tl.float32)
+    total = base + 1.0
+    if scoring == 0:
+        if BIASED or renormalize == 0:
+            base, total = softmax_base(number, present)
+    choice = number
+    if BIASED:
+        choice = scores_of(number, base, scoring) / total
+        choice += tl.load(bias + column, mask=is_expert, other=0).to(tl.float32, bitcast=True)
+    key = tl.where(present, choice_key(choice), LOWEST)
+    if GROUPS > 1:
+        present = present & in_best_groups(key, topk_group, BIASED, GROUPS, SIZE)
+    found = best_columns(key, present, place, k, BLOCK_K, LOWEST, False)  # (R, BLOCK_K)
+
+    slot = tl.arange(0, BLOCK_K)[None, :]
+    asked = wanted & (slot < k)
+    columns = column_of(found, group_size, GROUPS, SIZE)
+    bits = tl.load(start + columns, mask=asked, other=worst(DTYPE, True, False))
+    chosen = float32_bits(bits, DTYPE).to(tl.float32, bitcast=True)
+    weights = weights_of((chosen,), (asked,), rule, base, total)
+    ranks = tl.broadcast_to(slot, chosen.shape)
+    write_weights((values, indices, narrow_indices, wide(row) * wide(k), wanted), (ranks,), (columns,), weights, k)
+
+
+@triton.jit
 def masked_route_rows(
     x,  # pointer to integers as wide as an element
     values,  # pointer to the bits of weights, float32
@@ -85,41 +145,8 @@ def masked_route_rows(
 ):
     """(rows, cols) logits, the columns of a row adjacent, to the weights and indices (rows, k) of the chosen."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]  # (R, 1)
-    place = tl.arange(0, GROUPS * SIZE)[None, :]  # (1, C)
-    column = column_of(place, group_size, GROUPS, SIZE)
-    is_expert = column < cols
-    if GROUPS > 1:
-        is_expert = (place // SIZE < n_group) & (place % SIZE < group_size)
-    start = x + row.to(tl.int64) * row_stride
-    present = (row < rows) & is_expert
-    bits = tl.load(start + column, mask=present, other=worst(DTYPE, True, False))
-    number = float32_bits(bits, DTYPE).to(tl.float32, bitcast=True)  # (R, C)
-
-    base = tl.zeros((ROWS, 1), tl.float32)
-    total = base + 1.0
-    if scoring == 0:
-        if BIASED or renormalize == 0:
-            base = greatest_number(number, present)
-            total = tl.sum(tl.where(present, tl.exp(number - base), 0.0), axis=1)[:, None]
-    choice = number
-    if BIASED:
-        choice = scores_of(number, base, scoring) / total
-        choice += tl.load(bias + column, mask=is_expert, other=0).to(tl.float32, bitcast=True)
-    key = tl.where(present, choice_key(choice), LOWEST)
-    if GROUPS > 1:
-        present = present & in_best_groups(key, topk_group, BIASED, GROUPS, SIZE)
-    found = best_columns(key, present, place, k, BLOCK_K, LOWEST, False)  # (R, BLOCK_K)
-
-    slot = tl.arange(0, BLOCK_K)[None, :]
-    asked = (row < rows) & (slot < k)
-    columns = column_of(found, group_size, GROUPS, SIZE)
-    bits = tl.load(start + columns, mask=asked, other=worst(DTYPE, True, False))
-    chosen = float32_bits(bits, DTYPE).to(tl.float32, bitcast=True)
-    if renormalize:
-        base = greatest_number(chosen, asked)
-    scores = tl.where(asked, scores_of(chosen, base, scoring), 0.0)
-    if renormalize:
-        total = tl.sum(scores, axis=1)[:, None]
-    weights = scores / divisor(total) * scale.to(tl.float32, bitcast=True)
-    ranks = tl.broadcast_to(slot, weights.shape)
-    write_weights((values, indices, narrow_indices, wide(row) * wide(k), row < rows), (ranks,), (columns,), (weights,), k)
+    rule = (scoring, renormalize, scale.to(tl.float32, bitcast=True))
+    route_by_rounds(
+        (x, values, indices, bias, narrow_indices), (cols, k, row_stride), rule, (group_size, n_group, topk_group),
+        row, row < rows, GROUPS, SIZE, BLOCK_K, BIASED, DTYPE,
+    )  # fmt: skip

@@ -9,7 +9,7 @@ In shapes R is ROWS, the rows of a program, L is LANES, and a program has R * L 
 import triton
 import triton.language as tl
 
-from autotopk.strategies._routing.weights import divisor, greatest_number, scores_of, write_weights
+from autotopk.strategies._routing.weights import greatest_number, weights_of, write_weights
 from autotopk.strategies._short_rows.addresses import aligned, narrow, out_start, row_start, words_from
 from autotopk.strategies._short_rows.again import (
     best_keys,
@@ -49,7 +49,7 @@ def row_total(
 
 
 @triton.jit
-def weights_of(
+def logit_weights(
     bits,
     ranks,
     rule,
@@ -61,31 +61,25 @@ def weights_of(
     DTYPE: tl.constexpr,
     PAIRS: tl.constexpr,
 ):
-    """Weights of chosen elements whose bits and ranks are given, tuples of tensors (R * L,); all of a row together."""
-    scoring, renormalize, scale = rule
+    """Weights of the best elements, given by bits and ranks, tuples of tensors (R * L,) as the result."""
+    scoring, renormalize, _ = rule
     chosen = ()
     asked = ()
     for t in tl.static_range(0, len(bits)):
         number = float32_bits(bits[t], DTYPE).to(tl.float32, bitcast=True)
         chosen = chosen + (tl.reshape(number, (bits[t].shape[0] // LANES, LANES)),)
         asked = asked + (tl.reshape(ranks[t] < k, (bits[t].shape[0] // LANES, LANES)),)
-    base = greatest_number(chosen[0], asked[0])
-    for t in tl.static_range(1, len(bits)):
-        base = tl.maximum(base, greatest_number(chosen[t], asked[t]))
-    scores = ()
-    total = tl.zeros_like(base)
-    for t in tl.static_range(0, len(bits)):
-        scores = scores + (tl.where(asked[t], scores_of(chosen[t], base, scoring), 0.0),)
-        total += tl.sum(scores[t], axis=1)[:, None]
-    if renormalize == 0:
-        if scoring == 0:
+    base = tl.zeros((bits[0].shape[0] // LANES, 1), tl.float32)
+    total = base + 1.0
+    if scoring == 0:
+        if renormalize == 0:
+            base = greatest_number(chosen[0], asked[0])  # the best of all is in one of the first LANES slots
             total = row_total(memory, base, LANES, SHARE, VECTOR, DTYPE, PAIRS)
-        else:
-            total = total * 0.0 + 1.0
-    weights = ()
+    weights = weights_of(chosen, asked, rule, base, total)
+    flat = ()
     for t in tl.static_range(0, len(bits)):
-        weights = weights + (tl.reshape(scores[t] / divisor(total) * scale, bits[t].shape),)
-    return weights
+        flat = flat + (tl.reshape(weights[t], bits[t].shape),)
+    return flat
 
 
 @triton.jit
@@ -124,7 +118,7 @@ def route_again(
         columns = columns + (tl.reshape(SPAN - 1 - (found[t] & (SPAN - 1)), thread.shape),)
     bits = looked_up(flat_from, columns, cols, apart, True)
     ranks = slots if WHOLE else ranked(bits, lane, k, rounds, True, LANES)
-    weights = weights_of(bits, ranks, rule, memory, k, LANES, SHARE, VECTOR, DTYPE, PAIRS)
+    weights = logit_weights(bits, ranks, rule, memory, k, LANES, SHARE, VECTOR, DTYPE, PAIRS)
     write_weights(outputs, ranks, columns, weights, k)
 
 
@@ -188,7 +182,7 @@ def lane_route_rows(
     # all rows are written before it is known that some must be done again: the others do not wait
     memory = (words_from(x, begin, PAIRS), cols, 1)
     rule = (scoring, renormalize, scale.to(tl.float32, bitcast=True))
-    weights = weights_of(bits, ranks, rule, memory, k, LANES, VECTORS * VECTOR, VECTOR, DTYPE, PAIRS)
+    weights = logit_weights(bits, ranks, rule, memory, k, LANES, VECTORS * VECTOR, VECTOR, DTYPE, PAIRS)
     out = out_start(flat_row, 1, k, False)
     write_weights((values, indices, narrow_indices, out, flat_row < rows), ranks, columns, weights, k)
     if tl.max(tl.max(doubt, axis=1), axis=0) > 0:

@@ -41,9 +41,29 @@ def greatest_number(x, present):
 
 
 @triton.jit
-def divisor(total):
-    """A sum to divide by: 0 counts as 1."""
-    return tl.where(total == 0.0, 1.0, total)
+def weights_of(chosen, asked, rule, base, total):
+    """Weights of the chosen logits of every row, tuples of tensors (R, n), as far as they are `asked` for.
+
+    `rule` is scoring, whether weights are divided by their sum (0 counts as 1), and the scale. Where they are not,
+    those of softmax are exp(x - base) / total, both (R, 1), and others are divided by `total` as well.
+    """
+    scoring, renormalize, scale = rule
+    if renormalize:
+        base = greatest_number(chosen[0], asked[0])
+        for t in tl.static_range(1, len(chosen)):
+            base = tl.maximum(base, greatest_number(chosen[t], asked[t]))
+    scores = ()
+    for t in tl.static_range(0, len(chosen)):
+        scores = scores + (tl.where(asked[t], scores_of(chosen[t], base, scoring), 0.0),)
+    if renormalize:
+        total = tl.sum(scores[0], axis=1)[:, None]
+        for t in tl.static_range(1, len(chosen)):
+            total += tl.sum(scores[t], axis=1)[:, None]
+        total = tl.where(total == 0.0, 1.0, total)
+    weights = ()
+    for t in tl.static_range(0, len(chosen)):
+        weights = weights + (scores[t] / total * scale,)
+    return weights
 
 
 @triton.jit

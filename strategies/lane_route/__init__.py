@@ -44,9 +44,7 @@ class LaneRouteKernel(LaneMergeKernel):
                 ("narrow_indices", "i32"),
             ),
             constants=tuple(
-                (name, value)
-                for name, value in merging.constants
-                if name not in ("LARGEST", "RAGGED", "SIDE_BY_SIDE")
+                (name, value) for name, value in merging.constants if name not in ("LARGEST", "RAGGED", "SIDE_BY_SIDE")
             ),
             symbol=f"autotopk_lane_route_{self.dtype}",
             code_dependencies=DEVICE_CODE,

@@ -22,6 +22,24 @@ MOST_PLACES = 2048
 MOST_REGISTERS = 64
 """32-bit registers of a thread that may hold keys: more of them spill."""
 
+SIGNATURE = (
+    ("values", "*i32"),
+    ("indices", "*i64"),
+    ("bias", "*i32"),
+    ("scale", "i32"),
+    ("rows", "i32"),
+    ("cols", "i32"),
+    ("k", "i32"),
+    ("row_stride", "i64"),
+    ("scoring", "i32"),
+    ("renormalize", "i32"),
+    ("group_size", "i32"),
+    ("n_group", "i32"),
+    ("topk_group", "i32"),
+    ("narrow_indices", "i32"),
+)
+"""Run-time parameters of kernels that choose by more than logits, behind those."""
+
 
 @dataclass(frozen=True)
 class MaskedRouteConfig:
@@ -80,23 +98,7 @@ class MaskedRouteKernel:
         vector = VECTOR_BYTES // itemsize if self.aligned else 1
         return TritonSource(
             function="autotopk.strategies._routing.choice:masked_route_rows",
-            signature=(
-                ("x", f"*i{8 * itemsize}"),
-                ("values", "*i32"),
-                ("indices", "*i64"),
-                ("bias", "*i32"),
-                ("scale", "i32"),
-                ("rows", "i32"),
-                ("cols", "i32"),
-                ("k", "i32"),
-                ("row_stride", "i64"),
-                ("scoring", "i32"),
-                ("renormalize", "i32"),
-                ("group_size", "i32"),
-                ("n_group", "i32"),
-                ("topk_group", "i32"),
-                ("narrow_indices", "i32"),
-            ),
+            signature=(("x", f"*i{8 * itemsize}"), *SIGNATURE),
             constants=(
                 ("ROWS", self.config.rows_per_program),
                 ("GROUPS", self.groups),
