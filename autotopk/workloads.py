@@ -7,6 +7,7 @@ from itertools import product
 from autotopk.errors import SelectionError
 from autotopk.key import TuningKey
 from autotopk.problem import DTYPE_BYTES, Problem
+from autotopk.routing import Routing
 
 MOST = (1 << 63) - 1
 """Of elements, and of bytes of a tensor."""
@@ -22,13 +23,23 @@ class Workload:
     dtype: str = "float32"
     sorted: bool = True
     tags: frozenset[str] = field(default=frozenset(), compare=False)
+    routing: Routing | None = None
+    """The rule of a router; None for a plain top-k."""
 
     def __post_init__(self) -> None:
         self.problem("cpu")  # refuses what is no problem at all
 
+    @classmethod
+    def of(cls, key: TuningKey) -> "Workload":
+        """The workload of a key. Raises ValueError where it is of no problem."""
+        routing = Routing.parse(key.routing) if key.routing else None
+        return cls(key.rows, key.cols, key.k, key.dtype, key.sorted, routing=routing)
+
     def problem(self, device_type: str) -> Problem:
         """The problem on "cuda" or "cpu"."""
-        return Problem.contiguous(self.rows, self.cols, self.k, self.dtype, device_type, sorted=self.sorted)
+        return Problem.contiguous(
+            self.rows, self.cols, self.k, self.dtype, device_type, sorted=self.sorted, routing=self.routing
+        )
 
     @property
     def key(self) -> TuningKey:
@@ -52,6 +63,7 @@ TAGS: dict[str, str] = {
     "flagtree": "the top-k and selector tables of FlagTree",
     "serving": "what large models and vector search ask for, and the seeds that published figures exist for",
     "moe": "expert routing",
+    "routing": "expert routing by `topk_softmax`: choice and weights together",
     "dsa": "token selection of sparse attention",
     "sampling": "candidates of the next token",
     "ann": "nearest neighbours",
@@ -119,6 +131,19 @@ _SHAPES: tuple[tuple[int, int, int, str, str], ...] = (
 )
 
 
+_ROUTERS: tuple[tuple[tuple[int, ...], int, int, str, str], ...] = (
+    # rows, cols, k, rule, dtypes
+    ((1, 64, 4096), 256, 8, "sigmoid+bias:4of8", "float32 bfloat16"),
+    ((64, 4096), 384, 8, "sigmoid+bias", "float32"),
+    ((64, 4096), 256, 6, "sqrtsoftplus+bias", "float32"),
+    ((64, 4096), 896, 16, "sigmoid+bias", "float32"),
+    ((64, 4096), 256, 8, "softmax", "float32 bfloat16"),
+    ((64, 4096), 160, 6, "softmax:3of8:raw", "float32"),
+    ((4096,), 512, 10, "softmax", "float32"),
+    ((32768,), 128, 4, "softmax", "float32"),
+)
+
+
 def tagged(tag: str) -> list[Workload]:
     """The workloads of a tag, each sorted and, but for `SORTED_ALONE`, in any order: the two have different winners.
 
@@ -141,6 +166,13 @@ def grid(
     return [Workload(r, n, k, dtype, order) for r, n, k, dtype, order in combinations if k <= n]
 
 
+def routers(
+    rows: Iterable[int], cols: Iterable[int], ks: Iterable[int], dtypes: Iterable[str], routing: Routing
+) -> list[Workload]:
+    """Every combination of a router's sizes. Raises ValueError for what cannot be routed so."""
+    return [Workload(*sizes, routing=routing) for sizes in product(rows, cols, ks, dtypes)]
+
+
 def check_size(rows: int, cols: int, dtype: str) -> None:
     """Raises SelectionError for a matrix that no tensor can be."""
     if rows * cols * DTYPE_BYTES[dtype] > MOST:
@@ -153,4 +185,9 @@ def _named() -> list[Workload]:
         for rows, cols, k, tags, dtypes in _SHAPES
         for dtype in dtypes.split()
         for order in (True, False)
+    ] + [
+        Workload(count, cols, k, dtype, tags=frozenset({"routing"}), routing=Routing.parse(rule))
+        for rows, cols, k, rule, dtypes in _ROUTERS
+        for dtype in dtypes.split()
+        for count in rows
     ]

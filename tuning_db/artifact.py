@@ -37,6 +37,7 @@ from autotopk.tuning_db.columns import (
     create,
     device_row,
     devices_of,
+    misfit,
     odd_rows,
     or_nothing,
 )
@@ -44,7 +45,7 @@ from autotopk.tuning_db.ownership import APPLICATION_ID, SQLITE, beside, is_bund
 from autotopk.tuning_db.records import Winner
 from autotopk.tuning_db.twin import to_json
 
-FORMAT = 3
+FORMAT = 4
 """Layout of the file, its `user_version`; older ones are read too, newer ones refused."""
 
 MAX_BYTES = 64 << 20
@@ -80,12 +81,13 @@ COLUMNS: Columns = {
 }
 """A winner's fields in their order, spelled out; `device` is a fingerprint of the other table."""
 
-KEY = "device, dtype, rows, cols, k, sorted"
+KEY_3 = "device, dtype, rows, cols, k, sorted"
+KEY = f"{KEY_3}, routing"
 """The columns that no two winners share; also the order of the rows."""
 
 _KEY_END = 1 + len(SHAPE)
 
-_COLS, _K, _SECOND = map(list(COLUMNS).index, ("cols", "k", "runner_up_strategy"))
+_SECOND = list(COLUMNS).index("runner_up_strategy")
 
 TABLES = {
     "device": create("device", DEVICE, "fingerprint"),
@@ -94,8 +96,15 @@ TABLES = {
 }
 """All that the database holds."""
 
-TABLES_2 = TABLES | {"winner": create("winner", {name: COLUMNS[name] for name in COLUMNS if name != "margin"}, KEY)}
-"""Of format 2, which lacks the last column."""
+COLUMNS_3: Columns = {name: check for name, check in COLUMNS.items() if name != "routing"}
+
+TABLES_3 = TABLES | {"winner": create("winner", COLUMNS_3, KEY_3)}
+"""Of format 3, which lacks rules of routers."""
+
+TABLES_2 = TABLES_3 | {
+    "winner": create("winner", {name: COLUMNS_3[name] for name in COLUMNS_3 if name != "margin"}, KEY_3)
+}
+"""Of format 2, which lacks the last column too."""
 
 
 def publish(winners: Iterable[Winner], path: Path, *, force: bool = False) -> None:
@@ -145,7 +154,7 @@ class Contents(NamedTuple):
     """What a winners file holds, as rows: a process asks for few of its winners."""
 
     rows: list[Row]
-    """Fingerprint, dtype, rows, cols, k, sorted, and what `winner` alone reads."""
+    """Fingerprint, dtype, rows, cols, k, sorted, routing, and what `winner` alone reads."""
     winner: Callable[[Row], Winner]
     """The winner that a row stands for."""
     left_out: list[str]
@@ -234,7 +243,7 @@ def _contents(connection: sqlite3.Connection) -> Contents:
     connection.execute("PRAGMA trusted_schema = OFF")
     if (found := _format(connection)) == 1:
         return _contents_1(connection)
-    return _contents_now(connection, TABLES_2 if found == 2 else TABLES)
+    return _contents_now(connection, {2: TABLES_2, 3: TABLES_3}.get(found, TABLES))
 
 
 def _format(connection: sqlite3.Connection) -> int:
@@ -250,26 +259,29 @@ def _format(connection: sqlite3.Connection) -> int:
 
 def _contents_1(connection: sqlite3.Connection) -> Contents:
     _check_tables(connection, format_1.TABLES)
-    rows = _rows(connection)
+    rows = _rows(connection, KEY_3)
     _check_digest(connection, rows)
+    rows = list(map(_with_routing, rows))
     odd = odd_rows(format_1.COLUMNS, rows)
     for place, row in enumerate(rows):
-        if place not in odd and row[_K] > row[_COLS]:
-            odd[place] = _too_many(row)
+        if place not in odd and (reason := misfit(TuningKey(*row[1:_KEY_END]))):
+            odd[place] = reason
     return _usable(rows, odd, format_1.winner, format_1.devices)
 
 
 def _contents_now(connection: sqlite3.Connection, tables: dict[str, str]) -> Contents:
     _check_tables(connection, tables)
-    rows, device_rows = _rows(connection), _device_rows(connection)
+    current = tables is TABLES
+    rows, device_rows = _rows(connection, KEY if current else KEY_3), _device_rows(connection)
     _check_digest(connection, [*device_rows, *rows])
+    rows = rows if current else list(map(_with_routing, rows))
     devices, odd_devices = devices_of(device_rows)
     odd = odd_rows(COLUMNS, rows)
     for place, row in enumerate(rows):
         if place in odd:
             continue
-        if row[_K] > row[_COLS]:
-            odd[place] = _too_many(row)
+        if reason := misfit(TuningKey(*row[1:_KEY_END])):
+            odd[place] = reason
         elif (row[_SECOND] is None) != (row[_SECOND + 1] is None):
             odd[place] = "a runner-up is a strategy and its configuration"
         elif row[0] not in devices:
@@ -288,8 +300,9 @@ def _usable(
     return Contents(left, winner, [odd[place] for place in sorted(odd)], devices({row[0] for row in left}))
 
 
-def _too_many(row: Row) -> str:
-    return f"k is {row[_K]}, more than cols, {row[_COLS]}"
+def _with_routing(row: Row) -> Row:
+    """A row of an older format, whose winners are all of plain top-k."""
+    return (*row[: _KEY_END - 1], "", *row[_KEY_END - 1 :])
 
 
 def _check_tables(connection: sqlite3.Connection, tables: dict[str, str]) -> None:
@@ -307,8 +320,8 @@ def _check_digest(connection: sqlite3.Connection, rows: list[Row]) -> None:
         raise ValueError("its winners do not match its digest: damaged, or changed by hand")
 
 
-def _rows(connection: sqlite3.Connection) -> list[Row]:
-    return _at_most(MAX_WINNERS, connection, f"winner ORDER BY {KEY}")
+def _rows(connection: sqlite3.Connection, key: str = KEY) -> list[Row]:
+    return _at_most(MAX_WINNERS, connection, f"winner ORDER BY {key}")
 
 
 def _device_rows(connection: sqlite3.Connection) -> list[Row]:
@@ -340,11 +353,11 @@ def _row(winner: Winner) -> Row:
 
 def _winner(devices: dict[str, Device], row: Row) -> Winner:
     """The inverse of `_row`, also for format 2."""
-    device, dtype, rows, cols, k, sorted_, strategy, config, source, code, *rest = row
+    device, dtype, rows, cols, k, sorted_, routing, strategy, config, source, code, *rest = row
     time_us, baseline_us, ratio, baseline, measured_at, second, its_config, gap, slowdown, *margin = rest
     return Winner(
         devices[device],
-        TuningKey(dtype, rows, cols, k, bool(sorted_)),
+        TuningKey(dtype, rows, cols, k, bool(sorted_), routing),
         Candidate(strategy, config),
         Identity(source, code),
         time_us,

@@ -148,7 +148,10 @@ class Bundle:
             raise DamagedKernelError(str(error)) from error
 
     def workloads(self) -> list[Any]:
-        """The [dtype, rows, cols, k, sorted] of its winners, as anybody may have written them. Raises ArtifactError."""
+        """The [dtype, rows, cols, k, sorted, routing] of its winners, as anybody may have written them.
+
+        Raises ArtifactError.
+        """
         try:
             found = json.loads(self.member(WORKLOADS, MAX_MANIFEST_BYTES))
         except (ValueError, RecursionError) as error:

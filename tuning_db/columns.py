@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 from autotopk.candidate import parse_knobs
 from autotopk.device import Device
 from autotopk.errors import inert
+from autotopk.key import TuningKey
 from autotopk.problem import DTYPE_BYTES
+from autotopk.routing import Routing
+from autotopk.workloads import Workload
 
 LONGEST_TEXT = 500
 """Characters of a name, a date, a digest."""
@@ -68,10 +71,18 @@ def _is_config(value: object) -> bool:
     )
 
 
+def _is_routing(value: object) -> bool:
+    try:
+        return type(value) is str and (value == "" or str(Routing.parse(value)) == value)
+    except ValueError:
+        return False
+
+
 TEXT = Check("TEXT", _is_text, f"a printable text of up to {LONGEST_TEXT} characters")
 MOMENT = Check("TEXT", _is_moment, "a time as ISO 8601 writes it")
 NAME = Check("TEXT", lambda value: _is_text(value) and value.isidentifier(), "an identifier")
 DTYPE = one_of(DTYPE_BYTES)
+ROUTING = Check("TEXT", _is_routing, "a router's rule, as in sigmoid+bias:4of8, or empty")
 CONFIG = Check("TEXT", _is_config, "a JSON object of printable texts, finite numbers, true and false")
 SIZE = Check("INTEGER", lambda value: type(value) is int and 0 < value < LARGEST, "a positive integer")
 COUNT = Check("INTEGER", lambda value: type(value) is int and 0 <= value < LARGEST, "zero or a positive integer")
@@ -83,7 +94,7 @@ TIME = Check("REAL", lambda value: type(value) is float and 0 < value < inf, "a 
 Columns = Mapping[str, Check]
 Row = tuple[Any, ...]
 
-SHAPE: Columns = {"dtype": DTYPE, "rows": SIZE, "cols": SIZE, "k": SIZE, "sorted": FLAG}
+SHAPE: Columns = {"dtype": DTYPE, "rows": SIZE, "cols": SIZE, "k": SIZE, "sorted": FLAG, "routing": ROUTING}
 """Of a `TuningKey`."""
 
 DEVICE: Columns = {
@@ -98,6 +109,18 @@ DEVICE: Columns = {
     "shared_bytes": COUNT,
 }
 """Of a `Device`, whose compute capability is major and minor."""
+
+
+def misfit(key: TuningKey) -> str | None:
+    """Why fields that are right by themselves are no key together, if they are none."""
+    if key.k > key.cols:
+        return f"k is {key.k}, more than cols, {key.cols}"
+    try:
+        if key.routing:
+            Workload.of(key)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def create(table: str, columns: Columns, key: str) -> str:

@@ -49,7 +49,7 @@ CANDIDATE = Check(
     "TEXT", lambda value: type(value) is str and _candidate(value) is not None, "a strategy and its configuration"
 )
 
-COLUMNS: Columns = {
+COLUMNS: Columns = {  # with the rule of a router, which its files lack: it is empty
     "device": DEVICE,
     **SHAPE,
     "strategy": NAME,
@@ -66,7 +66,11 @@ COLUMNS: Columns = {
 }
 
 TABLES = {
-    "winner": create("winner", COLUMNS, "device, dtype, rows, cols, k, sorted"),
+    "winner": create(
+        "winner",
+        {name: check for name, check in COLUMNS.items() if name != "routing"},
+        "device, dtype, rows, cols, k, sorted",
+    ),
     "digest": "CREATE TABLE digest (sha256 TEXT)",
 }
 
@@ -79,7 +83,7 @@ def devices(fingerprints: Iterable[str]) -> dict[str, Device]:
 
 def winner(row: Row) -> Winner:
     """A row of those columns as a winner."""
-    device, dtype, rows, cols, k, sorted_, strategy, config, version, *rest = row
+    device, dtype, rows, cols, k, sorted_, _, strategy, config, version, *rest = row
     time_us, baseline_us, ratio, baseline, measured_at, second, gap, slowdown = rest
     known = _device(device)
     assert known is not None

@@ -125,7 +125,29 @@ def discard_measurements(op: Operations) -> None:
     op.create_index("ix_discard_workload_id", "discard", ["workload_id"])
 
 
-MIGRATIONS: tuple[Migration, ...] = (identify_code, discard_measurements)
+def route_workloads(op: Operations) -> None:
+    """Schema 3 to 4: a workload may be of a router; all so far are of plain top-k."""
+    op.execute("PRAGMA defer_foreign_keys = ON")  # until what is referred to is there again
+    op.execute("CREATE TEMPORARY TABLE workload_3 AS SELECT * FROM workload")
+    op.drop_table("workload")
+    op.create_table(
+        "workload",
+        Column("dtype", String, nullable=False),
+        Column("rows", Integer, nullable=False),
+        Column("cols", Integer, nullable=False),
+        Column("k", Integer, nullable=False),
+        Column("sorted", Boolean, nullable=False),
+        Column("routing", String, nullable=False, server_default=""),
+        Column("id", Integer, primary_key=True),
+        UniqueConstraint("dtype", "rows", "cols", "k", "sorted", "routing"),
+        CheckConstraint("rows >= 1 AND 1 <= k AND k <= cols", name="shape"),
+    )
+    columns = "id, dtype, rows, cols, k, sorted"
+    op.execute(f"INSERT INTO workload ({columns}) SELECT {columns} FROM workload_3")
+    op.drop_table("workload_3")
+
+
+MIGRATIONS: tuple[Migration, ...] = (identify_code, discard_measurements, route_workloads)
 """The step from schema 1 to 2, from 2 to 3, ...: functions named for what they change. New files skip them."""
 
 

@@ -67,7 +67,7 @@ class WorkloadRow(Base):
 
     __tablename__ = "workload"
     __table_args__ = (
-        UniqueConstraint("dtype", "rows", "cols", "k", "sorted"),
+        UniqueConstraint("dtype", "rows", "cols", "k", "sorted", "routing"),
         CheckConstraint("rows >= 1 AND 1 <= k AND k <= cols", name="shape"),
     )
 
@@ -76,6 +76,8 @@ class WorkloadRow(Base):
     cols: Mapped[int]
     k: Mapped[int]
     sorted: Mapped[bool]
+    routing: Mapped[str] = mapped_column(server_default="")
+    """Empty for a plain top-k."""
 
 
 class RunRow(Base):

@@ -28,6 +28,7 @@ from autotopk.tuning_db.columns import (
     TIME,
     Check,
     Columns,
+    misfit,
     one_of,
     or_nothing,
     why_not,
@@ -231,7 +232,7 @@ def read_winners(session: Session, device: str | None) -> list[Winner]:
         .outerjoin(second, WinnerRow.runner_up_id == second.id)
         .add_columns(second.strategy.label("second_strategy"), second.config.label("second_config"), WinnerRow.gap)
         .order_by(None)
-        .order_by(DeviceRow.fingerprint, *shape)
+        .order_by(DeviceRow.fingerprint, *shape, WorkloadRow.routing)
     )
     return [_winner(row) for row in _read(session, query)]
 
@@ -325,14 +326,14 @@ def _device(row: Mapping[str, Any]) -> Device:
 
 def _evidence(row: Mapping[str, Any]) -> Evidence:
     """A row of `select_measurements`."""
-    if row["k"] > row["cols"]:
-        raise OddValueError(f"k is {row['k']}, more than cols, {row['cols']}")
     if row["status"] == "ok" and not (row["ratio"] and row["samples_us"] and row["baseline_us"]):
         raise OddValueError(f"measurement {row['uuid']!r} is ok, without samples or their ratio")
     own = _part(row, MeasurementRow)
     own["identity"] = Identity(own.pop("source"), own.pop("code"))
     own |= {name: tuple(own[name]) for name in ("samples_us", "baseline_us")}
     key, candidate = TuningKey(**_part(row, WorkloadRow)), Candidate(**_part(row, CandidateRow))
+    if reason := misfit(key):
+        raise OddValueError(reason)
     return Evidence(Measurement(device=_device(row), key=key, candidate=candidate, **own), row["baseline"])
 
 

@@ -73,6 +73,10 @@ Strategies = Annotated[
         help="Only these: lane_merge,block_radix.",
     ),
 ]
+Rule = Annotated[
+    str | None,
+    typer.Option("--routing", metavar="RULE", help="Of a router, as `topk_softmax`: softmax, sigmoid+bias:4of8:raw."),
+]
 RunsOn = Annotated[
     str | None,
     typer.Option(
@@ -107,6 +111,7 @@ def tune(
     dtype: Dtypes = None,
     effort: Annotated[Literal["quick", "full", "oracle"], typer.Option(help="How much to measure.")] = "quick",
     budget: Annotated[float | None, typer.Option(help="Seconds to stop after.")] = None,
+    routing: Rule = None,
     strategy: Strategies = None,
     force: Annotated[bool, typer.Option("--force", help="Measure anew what was measured before.")] = False,
     device: RunsOn = None,
@@ -126,7 +131,7 @@ def tune(
     from autotopk.runtime import misses
     from autotopk.tuning.tuner import tune as run
 
-    workloads = arguments.workloads(tag or (), rows or (), cols or (), k or (), dtype or ())
+    workloads = arguments.workloads(tag or (), rows or (), cols or (), k or (), dtype or (), routing)
     budget = arguments.seconds("--budget", budget)
     strategies = arguments.strategies(strategy or ())
     place = arguments.torch_device(device)
@@ -164,6 +169,7 @@ def drop(
     cols: Cols = None,
     k: Ks = None,
     dtype: Dtypes = None,
+    routing: Rule = None,
     order: Annotated[Literal["sorted", "any"] | None, typer.Option(help="Of one order; by default of both.")] = None,
     device: OfDevice = None,
     db: Database = None,
@@ -174,7 +180,7 @@ def drop(
     """
     from autotopk.cli import transfer
 
-    workloads = arguments.workloads((), rows or (), cols or (), k or (), dtype or ())
+    workloads = arguments.workloads((), rows or (), cols or (), k or (), dtype or (), routing)
     if not workloads:
         raise arguments.SelectionError("--rows, --cols and -k say whose winners to drop")
     keys = [one.key for one in workloads if order is None or one.sorted == (order == "sorted")]
@@ -218,6 +224,7 @@ def explain(
     dtype: Annotated[str, typer.Option()] = "float32",
     smallest: Annotated[bool, typer.Option("--smallest", help="The k smallest.")] = False,
     unsorted: Annotated[bool, typer.Option("--unsorted", help="In any order.")] = False,
+    routing: Rule = None,
     device: OfDevice = None,
     as_json: AsJson = False,
 ) -> None:
@@ -227,10 +234,14 @@ def explain(
     """
     from autotopk.cli import transfer
     from autotopk.problem import Problem
+    from autotopk.routing import Routing
 
     place = arguments.device_named(device, transfer.known_devices())
     try:
-        problem = Problem.contiguous(rows, cols, k, dtype, place.type, largest=not smallest, sorted=not unsorted)
+        rule = None if routing is None else Routing.parse(routing)
+        problem = Problem.contiguous(
+            rows, cols, k, dtype, place.type, largest=not smallest, sorted=not unsorted, routing=rule
+        )
     except ValueError as error:
         raise arguments.SelectionError(str(error)) from error
     arguments.check_size(rows, cols, dtype)
@@ -290,6 +301,7 @@ def bench(
     cols: Cols = None,
     k: Ks = None,
     dtype: Dtypes = None,
+    routing: Rule = None,
     json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the rows there.")] = None,
     device: RunsOn = None,
 ) -> None:
@@ -302,7 +314,7 @@ def bench(
     from autotopk.cli.progress_bar import ProgressBar
     from autotopk.cli.tables import bench_summary, bench_table, console
 
-    workloads = arguments.workloads(tag or (), rows or (), cols or (), k or (), dtype or ())
+    workloads = arguments.workloads(tag or (), rows or (), cols or (), k or (), dtype or (), routing)
     json_path = arguments.writable("--json", json_path)
     place = arguments.torch_device(device)
     workloads = workloads or arguments.usual(place)

@@ -11,6 +11,7 @@ from autotopk.cli.wording import shown
 from autotopk.device import Device, cpu_device, cuda_device, device_of
 from autotopk.errors import SelectionError as SelectionError
 from autotopk.problem import DTYPE_BYTES
+from autotopk.routing import Routing
 from autotopk.workloads import MOST
 from autotopk.workloads import check_size as check_size
 
@@ -64,13 +65,18 @@ def device_named(text: str | None, known: Iterable[Device]) -> Device:
 
 
 def workloads(
-    tags: Sequence[str], rows: Sequence[str], cols: Sequence[str], ks: Sequence[str], dtypes: Sequence[str]
+    tags: Sequence[str],
+    rows: Sequence[str],
+    cols: Sequence[str],
+    ks: Sequence[str],
+    dtypes: Sequence[str],
+    rule: str | None = None,
 ) -> "list[Workload]":
     """The workloads of the tags, in the dtypes if any are named, then the grid of the lists, each workload once.
 
-    Raises SelectionError.
+    With the rule of a router the grid is of that. Raises SelectionError.
     """
-    from autotopk.workloads import TAGS, grid, tagged
+    from autotopk.workloads import TAGS, grid, routers, tagged
 
     of_tags, names = words("--tag", tags, TAGS), words("--dtype", dtypes, DTYPE_BYTES)
     lists = {"--rows": numbers("--rows", rows), "--cols": numbers("--cols", cols), "-k": numbers("-k", ks)}
@@ -80,10 +86,16 @@ def workloads(
     if any(lists.values()):
         if missing := [option for option, values in lists.items() if not values]:
             raise SelectionError(f"--rows, --cols and -k go together; {missing[0]} is missing")
-        of_grid = grid(lists["--rows"], lists["--cols"], lists["-k"], names or ["float32"])
+        sizes = lists["--rows"], lists["--cols"], lists["-k"], names or ["float32"]
+        try:
+            of_grid = grid(*sizes) if rule is None else routers(*sizes, routing=Routing.parse(rule))
+        except ValueError as error:
+            raise SelectionError(f"--routing {shown(rule or '')}: {error}") from error
         if not of_grid:
             raise SelectionError(f"k={min(lists['-k'])} exceeds every one of --cols {max(lists['--cols'])}")
         chosen += of_grid
+    elif rule is not None:
+        raise SelectionError("--routing needs --rows, --cols and -k")
     elif names and not of_tags:
         raise SelectionError("--dtype needs --tag, or --rows, --cols and -k")
     for workload in chosen:

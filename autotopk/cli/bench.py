@@ -17,8 +17,7 @@ import autotopk
 from autotopk.device import device_of
 from autotopk.errors import MeasurementError
 from autotopk.oracle import inputs
-from autotopk.oracle.reference import problems_with
-from autotopk.torch_topk import torch_topk
+from autotopk.runtime.trial import SCALE, Trial
 from autotopk.tuning import timing
 from autotopk.tuning.environment import environment_of
 from autotopk.workloads import Workload
@@ -42,6 +41,8 @@ class Row:
     k: int
     dtype: str
     sorted: bool
+    routing: str
+    """The rule of a router; empty for a plain top-k."""
     strategy: str
     config: dict[str, Any]
     step: str
@@ -89,9 +90,10 @@ def bench(workload: Workload, device: torch.device) -> Row:
 
 def _row(workload: Workload, device: torch.device) -> Row:
     problem = workload.problem(device.type)
-    ours: timing.Run = partial(autotopk.topk, k=workload.k, sorted=workload.sorted)
-    torchs: timing.Run = partial(torch_topk, k=workload.k, sorted=workload.sorted)
-    problems = tuple(_problems(ours, workload, device))
+    trial = Trial.of(problem, str(device))
+    ours: timing.Run = _call(trial)
+    torchs: timing.Run = trial.torchs
+    problems = tuple(_problems(ours, trial, device))
     choice = autotopk.explain_problem(problem, device_of(device)).choice
     xs = timing.random_inputs(problem, device)
     timer = timing.timer_for(xs)
@@ -107,6 +109,7 @@ def _row(workload: Workload, device: torch.device) -> Row:
         k=workload.k,
         dtype=workload.dtype,
         sorted=workload.sorted,
+        routing=str(workload.routing or ""),
         strategy=choice.strategy.name,
         config=asdict(choice.config),
         step=choice.step,
@@ -147,15 +150,32 @@ def document(rows: Sequence[Row], device: torch.device, command: str) -> dict[st
     }
 
 
-def _problems(run: timing.Run, workload: Workload, device: torch.device) -> Iterable[str]:
+def _call(trial: Trial) -> timing.Run:
+    """As users call it."""
+    problem, rule = trial.problem, trial.problem.routing
+    if rule is None:
+        return partial(autotopk.topk, k=problem.k, sorted=problem.sorted)
+    return partial(
+        autotopk.topk_softmax,
+        k=problem.k,
+        bias=trial.bias,
+        scoring=rule.scoring,
+        renormalize=rule.renormalize,
+        scale=SCALE,
+        n_group=rule.n_group,
+        topk_group=rule.topk_group,
+    )
+
+
+def _problems(run: timing.Run, trial: Trial, device: torch.device) -> Iterable[str]:
     """What is wrong with the results, each after the name of its input."""
-    dtype, shape = getattr(torch, workload.dtype), (workload.rows, workload.cols, workload.k)
+    problem = trial.problem
+    dtype, shape = getattr(torch, problem.dtype), (problem.rows, problem.cols, problem.k)
     for name in CHECKED:
         if name in inputs.names_for(dtype):
             x: Tensor = inputs.make(name, *shape, dtype, str(device))
-            values, indices = run(x)
-            for problem in problems_with(x, values, indices, workload.k, sorted=workload.sorted):
-                yield f"{name}: {problem}"
+            for wrong in trial.problems_with(x, run(x)):
+                yield f"{name}: {wrong}"
 
 
 def _in_turn(samples: Sequence[timing.Sample], rounds: int) -> list[float]:

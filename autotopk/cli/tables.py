@@ -142,7 +142,7 @@ def bench_table(measured: Sequence[Row]) -> Table:
     rows = [
         (
             f"{row.rows}x{row.cols} k={row.k} {row.dtype}" + ("*" if row in warm else ""),
-            "sorted" if row.sorted else "any",
+            row.routing or ("sorted" if row.sorted else "any"),
             f"{row.strategy} {config_words(row.config)}",
             *((_us(row.gpu_us), _us(row.torch_gpu_us), _ratio(row.gpu_ratio)) if gpu else ()),
             _us(row.host_us),

@@ -241,6 +241,11 @@ def names_for(dtype: torch.dtype) -> tuple[str, ...]:
     return NAMES if dtype.is_floating_point else tuple(_ANY)
 
 
+def make_bias(cols: int, device: str, seed: int = 0) -> Tensor:
+    """A router's bias (cols,) as training leaves it: float32 from a normal distribution of a tenth."""
+    return torch.randn(cols, device=device, generator=torch.Generator(device).manual_seed(seed)) / 10
+
+
 def make(name: str, rows: int, cols: int, k: int, dtype: torch.dtype, device: str, seed: int = 0) -> Tensor:
     """A contiguous (rows, cols) tensor of that kind, aimed at a top-k of `k`; the same for the same arguments.
 

@@ -8,7 +8,7 @@ as a process of its own, because a broken kernel takes its process with it.
 import json
 import random
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -21,9 +21,11 @@ from autotopk.device import Device, cuda_device
 from autotopk.errors import AutotopkError, WrongAnswerError
 from autotopk.oracle.inputs import make, names_for
 from autotopk.oracle.reference import problems_with
-from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, MemoryLayout, Problem, vector_width
+from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, WEIGHTS, MemoryLayout, Problem, vector_width
 from autotopk.program import KernelProgram
+from autotopk.routing import LOGITS, SCORINGS, Routing
 from autotopk.runtime.launch import bind
+from autotopk.runtime.trial import Trial
 from autotopk.runtime.views import Run
 from autotopk.strategy import Config, Strategy
 from autotopk.workloads import tagged
@@ -67,10 +69,17 @@ class Case:
 
     def variants(self, device: Device) -> list[Problem]:
         """The problem, and what else the same kernels answer."""
-        orders = product((True, False), (True, False), ANSWERS)
-        others = (
-            replace(self.problem, largest=largest, sorted=order, answer=answer) for largest, order, answer in orders
-        )
+        one = self.problem
+        others: Iterable[Problem]
+        if one.routing is None:
+            orders = product((True, False), (True, False), ANSWERS)
+            others = (replace(one, largest=largest, sorted=order, answer=answer) for largest, order, answer in orders)
+        else:
+            rules = [
+                replace(one.routing, scoring=scoring, renormalize=raw)
+                for scoring, raw in product(SCORINGS, (True, False))
+            ]
+            others = (replace(one, routing=rule, answer=answer) for rule, answer in product(rules, WEIGHTS))
         own = self._sources(self.problem, device)
         return [one for one in others if self._sources(one, device) == own]
 
@@ -108,7 +117,8 @@ def check(case: Case, device: Device, place: torch.device) -> None:
         problem = variants[(turn + turn // len(names)) % len(variants)]  # another one in the second round
         x = make(name, problem.rows, problem.cols, problem.k, dtype, str(place), turn)
         if problem not in runs:
-            runs[problem] = bind(case.strategy.program(case.config, problem, device), problem, device)
+            run = bind(case.strategy.program(case.config, problem, device), problem, device)
+            runs[problem] = Trial.of(problem, str(place)).call(run)
         if wrong := wrong_with(runs[problem], problem, x):
             raise WrongAnswerError(f"{problem}, {name}: {wrong[0]}")
 
@@ -123,6 +133,8 @@ def wrong_with(run: Run, problem: Problem, x: Tensor) -> list[str]:
     placed = memory.as_strided((outer, beside, cols), strides, start)
     placed.copy_(x.view(outer, beside, cols))
     answer = run(placed)
+    if problem.routing is not None:
+        return Trial.of(problem, str(x.device)).problems_with(x, answer)
     if problem.answer == "pairs":
         values, indices = (_rows(one, layout, rows, k) for one in answer)
     else:
@@ -147,13 +159,13 @@ def _kernels(program: Any, arch: int) -> tuple[str, ...]:
 
 def _problems() -> Iterator[Problem]:
     """Those that are tuned, in all formats of floats, then drawn ones, the same every time."""
-    for tag in ("seeds", "serving"):
+    for tag in ("seeds", "serving", "routing"):
         for workload in tagged(tag):
             if workload.bytes <= MAX_BYTES:
                 one = workload.problem("cuda")
                 for dtype in dict.fromkeys((one.dtype, "float32", "float16", "bfloat16")):
-                    yield Problem.contiguous(one.rows, one.cols, one.k, dtype, sorted=one.sorted)
-    draw = random.Random(0)
+                    yield Problem.contiguous(one.rows, one.cols, one.k, dtype, sorted=one.sorted, routing=one.routing)
+    draw, draw_router = random.Random(0), random.Random(0)
     for _ in range(DRAWS):
         dtype = draw.choice([*DTYPE_BYTES, "float32", "float32", "float16", "bfloat16"])
         cols = draw.choice((*_COLS, *_LONG)) + draw.choice((0, 0, 0, -1, 1))
@@ -163,6 +175,19 @@ def _problems() -> Iterator[Problem]:
         order = draw.random() < 0.7
         problem = Problem.contiguous(rows, cols, k, dtype, largest=draw.random() < 0.5, sorted=order)
         yield replace(problem, layout=_layout(draw.randrange(4), rows, cols, DTYPE_BYTES[dtype]))
+        if dtype in LOGITS and problem.largest and cols <= 2048:
+            yield from _routers(problem, draw_router)
+
+
+def _routers(problem: Problem, draw: random.Random) -> Iterator[Problem]:
+    """The same of a router: with a bias or without, of all groups or of some."""
+    layout = _layout(draw.randrange(3), problem.rows, problem.cols, problem.itemsize)
+    sizes = [size for size in (4, 8, 16, 20, 32, 64) if problem.cols % size == 0 and 2 * size <= problem.cols]
+    groups = problem.cols // draw.choice(sizes) if sizes and draw.random() < 0.6 else 1
+    rule = Routing(draw.choice(SCORINGS), draw.random() < 0.7, True, groups, max(1, groups // 2))
+    k = min(problem.k, rule.candidates(problem.cols))
+    if k <= 64:
+        yield replace(problem, k=k, sorted=True, answer="weights", routing=rule, layout=layout)
 
 
 def _layout(kind: int, rows: int, cols: int, itemsize: int) -> MemoryLayout:

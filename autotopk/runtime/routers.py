@@ -8,7 +8,7 @@ at the indices found; the bias has none, because it only chooses.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -95,7 +95,7 @@ class Router(Planner):
         if not data and operations.is_transformed():
             return self._longer_way(x, k, *more, data=data)
         if plan is _UNKNOWN:
-            routing = checked(x, k, bias, scoring, renormalize, n_group, topk_group, index_dtype)
+            routing = checked(x, k, more)
             if operations.is_tracing() or (self._runtime.cpu_is_torchs and x.is_cpu):
                 plan = None
             else:
@@ -103,7 +103,7 @@ class Router(Planner):
                 plan = self._first(key, rows, _view(rows, k, routing, ANSWERS[index_dtype]))
         if x.requires_grad and not data and torch.is_grad_enabled():
             _, indices = self(x.detach(), k, *more)
-            return weigh(x, indices, scale, self._rule(more)), indices
+            return weigh(x, indices, scale, rule_of(more)), indices
         if plan is None or x.is_neg():
             return self._of_torch(x, k, *more, data=data)
         if bias is not None and (bias.is_neg() or not bias.is_contiguous()):
@@ -127,9 +127,8 @@ class Router(Planner):
 
     def _of_torch(self, x: Tensor, k: int, *more: Any, data: bool) -> Routes:
         """By torch's operators around our top-k."""
+        routing = checked(x, k, more)
         bias, _, _, scale, _, _, index_dtype = more
-        checked(x, k, bias, *more[1:3], *more[4:])
-        routing = self._rule(more)
 
         def select(rows: Tensor, k: int) -> Tensor:
             indices: Tensor = self._topk(rows, k, -1, True, True, None, data)[1]
@@ -138,23 +137,15 @@ class Router(Planner):
         indices = choose(x.detach(), None if bias is None else bias.detach(), k, routing, select)
         return weigh(x, indices, scale, routing), indices.to(index_dtype)
 
-    @staticmethod
-    def _rule(more: tuple[Any, ...]) -> Routing:
-        bias, scoring, renormalize, _, n_group, topk_group, _ = more
-        return rule(scoring, bias is not None, renormalize, n_group, topk_group)
+
+def rule_of(more: Any) -> Routing:
+    """The rule that arguments of a `Router` behind k stand for. Raises TypeError and ValueError."""
+    bias, scoring, renormalize, _, n_group, topk_group, _ = more
+    return rule(scoring, bias is not None, renormalize, n_group, topk_group)
 
 
-def checked(
-    x: Any,
-    k: Any,
-    bias: Any,
-    scoring: Any,
-    renormalize: Any,
-    n_group: Any,
-    topk_group: Any,
-    index_dtype: Any,
-) -> Routing:
-    """The rule that these arguments stand for. Raises TypeError and ValueError."""
+def checked(x: Any, k: Any, more: Any) -> Routing:
+    """The same, where all arguments of a `Router` are right. Raises TypeError and ValueError."""
     if not isinstance(x, Tensor):
         raise TypeError(f"logits are a Tensor, not {type(x).__name__}")
     if str(x.dtype).removeprefix("torch.") not in LOGITS:
@@ -163,17 +154,20 @@ def checked(
         raise ValueError("logits are (..., experts), not a number")
     if not isinstance(k, (int, torch.SymInt)) or isinstance(k, bool):
         raise TypeError(f"k={k!r} is not a whole number")
+    bias, *_, scale, _, _, index_dtype = more
     if index_dtype not in ANSWERS:
         raise ValueError(f"index_dtype={index_dtype!r} is not {' or '.join(map(str, ANSWERS))}")
-    experts = x.shape[-1]
+    if not isinstance(scale, (int, float)):
+        raise TypeError(f"scale={scale!r} is not a number")
+    experts: Any = x.shape[-1]
     if bias is not None:
         if not isinstance(bias, Tensor):
             raise TypeError(f"bias is a Tensor or None, not {type(bias).__name__}")
         if bias.dtype is not torch.float32 or bias.shape != (experts,) or bias.device != x.device:
             told = f"{bias.dtype} of {tuple(bias.shape)} on {bias.device}"
             raise ValueError(f"bias is {told}, not torch.float32 of ({experts},) on {x.device}")
-    routing = rule(scoring, bias is not None, renormalize, n_group, topk_group)
-    routing.check(experts, k)
+    routing, count = rule_of(more), cast(int, k)  # or a symbol for one
+    routing.check(experts, count)
     return routing
 
 
@@ -194,19 +188,20 @@ def register(router: Router) -> None:
     operator = getattr(torch.ops.autotopk, name).default
     defaults = (None, "softmax", True, 1.0, 1, 1, None)
 
-    def filled(given: tuple[Any, ...]) -> tuple[Any, ...]:
+    def filled(given: tuple[Any, ...]) -> Any:
         """All arguments after k."""
-        *more, index_dtype = (*given, *defaults[len(given) :])
-        return (*more, torch.int64 if index_dtype is None else index_dtype)
+        more = (*given, *defaults[len(given) :])
+        return (*more[:-1], torch.int64 if more[-1] is None else more[-1])
 
     def of_data(x: Tensor, k: int, *given: Any) -> Routes:
-        return router(x, k, *filled(given), data=True)
+        arguments: Any = (*filled(given), True)
+        return router(x, k, *arguments)
 
     def of_sizes(x: Tensor, k: int, *given: Any) -> Routes:
-        bias, scoring, renormalize, _, *rest, index_dtype = filled(given)
-        checked(x, k, bias, scoring, renormalize, *rest, index_dtype)
+        more = filled(given)
+        checked(x, k, more)
         size = (*x.shape[:-1], k)
-        return x.new_empty(size, dtype=torch.float32), x.new_empty(size, dtype=index_dtype)
+        return x.new_empty(size, dtype=torch.float32), x.new_empty(size, dtype=more[-1])
 
     def with_derivatives(keys: Any, x: Tensor, k: int, *given: Any) -> Routes:
         with torch._C._AutoDispatchBelowAutograd():
@@ -214,7 +209,7 @@ def register(router: Router) -> None:
             weights, indices = operator.redispatch(below, x, k, *given)
         if has_derivatives(x):
             more = filled(given)
-            weights = weigh(x, indices, more[3], router._rule(more))
+            weights = weigh(x, indices, more[3], rule_of(more))
         return weights, indices
 
     def of_batch(info: Any, in_dims: tuple[int | None, ...], x: Tensor, k: int, *given: Any) -> tuple[Routes, Any]:

@@ -198,7 +198,7 @@ class _Turn:
     def _choose(self) -> None:
         """What is to run, and begin to compile it."""
         arch = self.device.arch
-        pairs = replace(self.problem, answer="pairs")
+        pairs = self.problem if self.problem.routing else replace(self.problem, answer="pairs")
         self._choice = dispatch.choose(pairs, self.device, runtime=self.runtime, ready=self._may_answer)
         self._asked = self._choice.asked(pairs, self.problem.answer)
         self._program: Program = self._choice.program(self._asked, self.device)
@@ -290,7 +290,7 @@ def _of_file(path: Path, device: Device) -> "Iterable[Workload]":
     """What a bundle or a winners file has winners for, else what a file of misses names. Raises as those do."""
     if ownership.holds_winners(path):
         keys = dict.fromkeys(winner.key for winner in artifact.read(path))
-        return [Workload(key.rows, key.cols, key.k, key.dtype, key.sorted) for key in keys]
+        return [Workload.of(key) for key in keys]
     return misses.read(path, device)
 
 

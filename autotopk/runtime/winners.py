@@ -13,16 +13,20 @@ from autotopk.key import NEIGHBOUR_RADIUS, Bucket, TuningKey, bucket_of
 from autotopk.problem import Problem
 from autotopk.program import HostProgram, Program
 from autotopk.tuning_db.records import Winner
+from autotopk.workloads import Workload
 
 if TYPE_CHECKING:
     from autotopk.tuning_db.artifact import Contents
     from autotopk.tuning_db.bundle import Bundle
 
-Key = tuple[str, int, int, int, bool]
+Key = tuple[str, int, int, int, bool, str]
 """The fields of a `TuningKey`."""
 
 Row = tuple[Any, ...]
 """Of a winners file: fingerprint, the fields of the key, and more."""
+
+_KEY_END = 7
+"""In a row."""
 
 Stored = tuple[Row, Callable[[Row], Winner]]
 """A winner as its row, and what makes it of that: of thousands a process serves few."""
@@ -46,14 +50,14 @@ class Winners:
 
     def add(self, row: Row, winner: Callable[[Row], Winner]) -> None:
         """Take in the winner of a row, unless an earlier layer has one of that key."""
-        key = row[1:6]
+        key = row[1:_KEY_END]
         if key not in self._by_key:
             self._by_key[key] = stored = row, winner
             self._by_bucket.setdefault(bucket_of(*key), []).append(stored)
 
     def exact(self, key: TuningKey) -> Winner | None:
         """The one of that very key."""
-        stored = self._by_key.get((key.dtype, key.rows, key.cols, key.k, key.sorted))
+        stored = self._by_key.get((key.dtype, key.rows, key.cols, key.k, key.sorted, key.routing))
         return None if stored is None else stored[1](stored[0])
 
     def like(self, key: TuningKey) -> list[Winner]:
@@ -71,7 +75,7 @@ class Winners:
         around = key.buckets_within(NEIGHBOUR_RADIUS) if len(self._by_bucket) > FEW_BUCKETS else self._by_bucket
         buckets = (self._by_bucket.get(bucket, ()) for bucket in around if bucket != own)
         found = [stored for bucket in buckets for stored in bucket]
-        distances = ((key.distance(TuningKey(*row[1:6])), at) for at, (row, _) in enumerate(found))
+        distances = ((key.distance(TuningKey(*row[1:_KEY_END])), at) for at, (row, _) in enumerate(found))
         heap = [one for one in distances if one[0] <= NEIGHBOUR_RADIUS]
         heapify(heap)
         while heap:
@@ -156,5 +160,4 @@ def program_of(winner: Winner) -> Program:
 
 def problem_of(winner: Winner) -> Problem:
     """What a winner was measured on."""
-    key = winner.key
-    return Problem.contiguous(key.rows, key.cols, key.k, key.dtype, winner.device.type, sorted=key.sorted)
+    return Workload.of(winner.key).problem(winner.device.type)

@@ -5,7 +5,6 @@ Nothing is timed that was not checked in this very process. Inputs are shared by
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from statistics import median
 
 import torch
@@ -16,10 +15,9 @@ from autotopk.candidate import Candidate
 from autotopk.device import device_of
 from autotopk.errors import WrongAnswerError
 from autotopk.oracle.inputs import make, names_for
-from autotopk.oracle.reference import problems_with
 from autotopk.problem import Problem
 from autotopk.runtime.launch import bind
-from autotopk.torch_topk import torch_topk
+from autotopk.runtime.trial import Trial
 from autotopk.tuning.candidates import program_of
 from autotopk.tuning.timing import Sample, Timer, random_inputs, timer_for
 
@@ -55,8 +53,8 @@ class Evaluator:
         self._runs: dict[Candidate, Run] = {}
         self._samples: dict[Candidate, Sample] = {}
         self._gate_inputs: dict[tuple[str, int], Tensor] = {}
-        topk = partial(torch_topk, k=problem.k, dim=-1, largest=problem.largest, sorted=problem.sorted)
-        self._baseline = self._timer.prepare(topk)
+        self._trial = Trial.of(problem, str(device))
+        self._baseline = self._timer.prepare(self._trial.torchs)
         for _ in range(3):
             self._baseline()  # clocks come up
 
@@ -106,7 +104,7 @@ class Evaluator:
 
     def _bind(self, candidate: Candidate, problem: Problem) -> Run:
         device = device_of(self._device)
-        return bind(program_of(candidate, problem, device), problem, device)
+        return self._trial.call(bind(program_of(candidate, problem, device), problem, device))
 
     def _check_adversaries(self, candidate: Candidate, run: Run) -> None:
         problem = self._cut(candidate)
@@ -128,9 +126,7 @@ class Evaluator:
         return cut if valid else self.problem
 
     def _check(self, run: Run, problem: Problem, name: str, x: Tensor) -> None:
-        values, indices = run(x)
-        wrong = problems_with(x, values, indices, problem.k, largest=problem.largest, sorted=problem.sorted)
-        if wrong:
+        if wrong := self._trial.problems_with(x, run(x)):
             raise WrongAnswerError(f"on {name!r}, {problem}: {'; '.join(wrong)}")
 
     def _make(self, name: str, rows: int) -> Tensor:

@@ -19,7 +19,7 @@ from autotopk.strategies._short_rows.merging import greatest, merged_by_rounds, 
 from autotopk.strategies._short_rows.order import LOWEST
 from autotopk.strategies._short_rows.packing import float32_bits
 from autotopk.strategies._short_rows.reading import read, words_of
-from autotopk.strategies._short_rows.results import held, looked_up, outside, slots_of
+from autotopk.strategies._short_rows.results import held, looked_up, outside
 from autotopk.strategies._short_rows.settling import doubts, neighbours_ordered
 
 MINUS_INFINITY = tl.constexpr(float("-inf"))

@@ -93,7 +93,7 @@ def test_memory_that_is_short_for_all_shapes(cli: Cli, monkeypatch: pytest.Monke
 
 def test_summary_is_of_each_order_and_clock() -> None:
     def row(order: bool, gpu: float, host: float) -> Row:
-        return Row(1, 8, 2, "float32", order, "s", {}, "exact", gpu, host, 10.0, 10.0, True, (), True)
+        return Row(1, 8, 2, "float32", order, "", "s", {}, "exact", gpu, host, 10.0, 10.0, True, (), True)
 
     found = summaries([row(True, 1.0, 10.0), row(True, 4.0, 40.0), row(False, 5.0, 20.0)])
     assert [(one.sorted, one.clock, round(one.geometric_mean, 6), one.worst) for one in found] == [

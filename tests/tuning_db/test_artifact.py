@@ -22,13 +22,18 @@ from autotopk.tuning_db.store import Store
 from tests.tuning_db.examples import CPU, KEY, MANY, checksums_hold, unprivileged, winner, winners
 
 
+def columns_of(connection: sqlite3.Connection) -> list[str]:
+    return [name for _, name, *_ in connection.execute("PRAGMA table_info(winner)")]
+
+
 def edit(path: Path, *statements: str, digest: bool = True) -> None:
     """Change a published file by hand, its digest too unless told otherwise."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)
         if digest:
-            rows = [*artifact._device_rows(connection), *artifact._rows(connection)]
+            key = artifact.KEY if "routing" in columns_of(connection) else artifact.KEY_3
+            rows = [*artifact._device_rows(connection), *artifact._rows(connection, key)]
             connection.execute("UPDATE digest SET sha256 = ?", [artifact._digest(rows)])
 
 
@@ -199,20 +204,47 @@ def test_unreadable_file_is_refused(public: Path) -> None:
 
 def test_newer_format_says_so(published: Path) -> None:
     edit(published, f"PRAGMA user_version = {artifact.FORMAT + 1}")
-    with pytest.raises(ArtifactError, match=r"has format 4; this autotopk reads up to 3"):
+    with pytest.raises(ArtifactError, match=r"has format 5; this autotopk reads up to 4"):
+        artifact.read(published)
+
+
+def write_as(published: Path, format: int, winner: str, *lacking: str) -> None:
+    """Make a file one of an older format, whose table of winners lacks some columns."""
+    columns = ", ".join(name for name in artifact.COLUMNS if name not in lacking)
+    edit(
+        published,
+        "ALTER TABLE winner RENAME TO newer",
+        winner,
+        f"INSERT INTO winner SELECT {columns} FROM newer",
+        "DROP TABLE newer",
+        f"PRAGMA user_version = {format}",
+    )
+
+
+def test_format_3_knows_no_routers(published: Path) -> None:
+    write_as(published, 3, artifact.TABLES_3["winner"], "routing")
+    assert sorted(artifact.read(published), key=repr) == sorted(MANY, key=repr)
+
+
+def test_routers_have_winners_of_their_own(tmp_path: Path) -> None:
+    rule = "sigmoid+bias:4of8"
+    both = (winner(), winner(key=replace(KEY, routing=rule)))
+    artifact.publish(both, tmp_path / "winners.sqlite")
+    assert {one.key.routing for one in artifact.read(tmp_path / "winners.sqlite")} == {"", rule}
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [("'softmix'", "routing is .softmix., not "), ("'softmax:2of7'", "1024 experts are not in n_group=7 groups")],
+)
+def test_bad_rule_is_named(published: Path, rule: str, reason: str) -> None:
+    edit(published, f"UPDATE winner SET routing = {rule} WHERE rows = 7")
+    with pytest.raises(ArtifactError, match=reason):
         artifact.read(published)
 
 
 def test_format_2_knows_no_margins(published: Path) -> None:
-    columns = ", ".join(name for name in artifact.COLUMNS if name != "margin")
-    edit(
-        published,
-        "ALTER TABLE winner RENAME TO newer",
-        artifact.TABLES_2["winner"],
-        f"INSERT INTO winner SELECT {columns} FROM newer",
-        "DROP TABLE newer",
-        "PRAGMA user_version = 2",
-    )
+    write_as(published, 2, artifact.TABLES_2["winner"], "margin", "routing")
     expected = [replace(one, margin=None) for one in MANY]
     assert expected != MANY
     assert sorted(artifact.read(published), key=repr) == sorted(expected, key=repr)

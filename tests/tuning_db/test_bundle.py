@@ -34,7 +34,7 @@ def test_round_trip(tmp_path: Path) -> None:
     assert opened.manifest["autotopk"] == "0"
     assert not opened.signed
     assert sorted(map(tuple, opened.workloads())) == sorted(
-        {(k.dtype, k.rows, k.cols, k.k, k.sorted) for k in (one.key for one in MANY)}
+        {(k.dtype, k.rows, k.cols, k.k, k.sorted, k.routing) for k in (one.key for one in MANY)}
     )
     assert [TuningKey(*one) for one in Bundle.read(plain(tmp_path / "one", [winner()])).workloads()] == [KEY]
 

@@ -22,7 +22,7 @@ def format_1(path: Path) -> Path:
 
 def test_format_1_is_read(format_1: Path) -> None:
     with closing(sqlite3.connect(format_1)) as connection:
-        rows = connection.execute(f"SELECT * FROM winner ORDER BY {artifact.KEY}").fetchall()
+        rows = connection.execute(f"SELECT * FROM winner ORDER BY {artifact.KEY_3}").fetchall()
     found = artifact.read(format_1)
     assert len(found) == len(rows) == 5
     for one, row in zip(found, rows, strict=True):
@@ -44,7 +44,9 @@ def test_format_1_is_read(format_1: Path) -> None:
 def test_bad_value_in_format_1_is_named(format_1: Path, column: str, value: str) -> None:
     with closing(sqlite3.connect(format_1, isolation_level=None)) as connection:
         connection.execute(f"UPDATE winner SET {column} = {value} WHERE device LIKE 'cuda%'")
-        connection.execute("UPDATE digest SET sha256 = ?", [artifact._digest(artifact._rows(connection))])
+        connection.execute(
+            "UPDATE digest SET sha256 = ?", [artifact._digest(artifact._rows(connection, artifact.KEY_3))]
+        )
     with pytest.raises(ArtifactError, match=rf"{column} is .*, not "):
         artifact.read(format_1)
 

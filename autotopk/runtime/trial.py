@@ -1,0 +1,55 @@
+"""A problem that kernels are tried out on: how they are called for it, and what is wrong with their answers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from autotopk.oracle.inputs import make_bias
+from autotopk.oracle.reference import problems_with
+from autotopk.oracle.routing import problems_with_routes
+from autotopk.problem import Problem
+from autotopk.runtime.views import Run
+from autotopk.strategies.torch_fallback.routed import route
+from autotopk.torch_topk import torch_topk
+
+SCALE = 2.5
+"""Of weights."""
+
+Call = Callable[[Tensor], Any]
+"""From (rows, cols) to (values, int64 indices), or to weights and indices."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A problem with what beside its rows is given."""
+
+    problem: Problem
+    bias: Tensor | None
+
+    @classmethod
+    def of(cls, problem: Problem, device: str) -> "Trial":
+        """With a bias where it takes one."""
+        biased = problem.routing is not None and problem.routing.biased
+        return cls(problem, make_bias(problem.cols, device) if biased else None)
+
+    def call(self, run: Run) -> Call:
+        """The call of what `launch.bind` gives."""
+        return run if self.problem.routing is None else lambda x: run(x, self.bias, SCALE)
+
+    @property
+    def torchs(self) -> Call:
+        """The same by torch alone."""
+        one = self.problem
+        if one.routing is None:
+            return partial(torch_topk, k=one.k, dim=-1, largest=one.largest, sorted=one.sorted)
+        return partial(route, bias=self.bias, scale=SCALE, k=one.k, routing=one.routing)
+
+    def problems_with(self, x: Tensor, answer: tuple[Tensor, Tensor]) -> list[str]:
+        """What the oracle says to an answer for rows, which may be fewer than the problem's."""
+        one = self.problem
+        if one.routing is None:
+            return problems_with(x, *answer, one.k, largest=one.largest, sorted=one.sorted)
+        return problems_with_routes(x, self.bias, *answer, one.k, one.routing, SCALE)
