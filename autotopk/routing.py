@@ -71,6 +71,7 @@ class Routing:
         """Raise ValueError where k of so many experts cannot be chosen so."""
         if experts % self.n_group:
             raise ValueError(f"{experts} experts are not in n_group={self.n_group} groups of equal size")
-        if not 1 <= k <= (most := self.candidates(experts)):
+        most = self.candidates(experts)
+        if not 1 <= k <= most:
             groups = f", which {self.topk_group} of {self.n_group} groups hold" if self.n_group > 1 else ""
             raise ValueError(f"k={k} is not from 1 to {most}{groups}")

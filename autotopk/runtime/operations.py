@@ -79,6 +79,11 @@ def is_transformed() -> bool:
     return bool(_dispatch_modes()) or _transforms() is not None or forward_ad._current_level >= 0
 
 
+def is_compiling() -> bool:
+    """Whether torch.compile follows this code."""
+    return _is_compiling()
+
+
 def is_tracing() -> bool:
     """Whether torch.jit.trace runs, for which sizes are tensors."""
     return _is_tracing()
@@ -89,7 +94,7 @@ def threads() -> int:
     return _threads()
 
 
-def _whole(k: Any) -> int | None:
+def whole(k: Any) -> int | None:
     """A number of another type as torch.topk takes it: NumPy's, a tensor without dimensions; None for any other."""
     if isinstance(k, Integral):
         return int(k)
@@ -180,8 +185,8 @@ class Operation(Planner):
             or input.is_neg()
             or (_has_names is not None and _has_names(input))
         ):
-            if type(k) is not int and type(k) is not bool and (whole := _whole(k)) is not None:
-                return self(input, whole, dim, largest, sorted, out, data)
+            if type(k) is not int and type(k) is not bool and (found := whole(k)) is not None:
+                return self(input, found, dim, largest, sorted, out, data)
             return self.of_torch(input, k, dim, largest, sorted, out)
         if not data and (_dispatch_modes() or _transforms() is not None or forward_ad._current_level >= 0):
             return self._longer_way(input, k, dim, largest, sorted, out, data)

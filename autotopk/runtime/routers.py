@@ -95,6 +95,8 @@ class Router(Planner):
         if not data and operations.is_transformed():
             return self._longer_way(x, k, *more, data=data)
         if plan is _UNKNOWN:
+            if type(k) is not int and (whole := operations.whole(k)) is not None and type(k) is not bool:
+                return self(x, whole, *more, data)
             routing = checked(x, k, more)
             if operations.is_tracing() or (self._runtime.cpu_is_torchs and x.is_cpu):
                 plan = None
@@ -122,6 +124,8 @@ class Router(Planner):
         """By way of torch's dispatcher, or by torch's operators where that led here."""
         if data or self.operator is None:
             return self._of_torch(x, k, *more, data=data)
+        if not operations.is_compiling():  # else what tells shapes says what is wrong
+            checked(x, k, more)
         weights, indices = self.operator(x, k, *more)
         return weights, indices
 

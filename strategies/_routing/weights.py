@@ -48,18 +48,18 @@ def weights_of(chosen, asked, rule, base, total):
     those of softmax are exp(x - base) / total, both (R, 1), and others are divided by `total` as well.
     """
     scoring, renormalize, scale = rule
-    if renormalize:
-        base = greatest_number(chosen[0], asked[0])
-        for t in tl.static_range(1, len(chosen)):
-            base = tl.maximum(base, greatest_number(chosen[t], asked[t]))
+    # no reductions in a branch: ptxas 12.8 makes predicated ones of those in short branches, by the wrong predicate
+    best = greatest_number(chosen[0], asked[0])
+    for t in tl.static_range(1, len(chosen)):
+        best = tl.maximum(best, greatest_number(chosen[t], asked[t]))
+    base = tl.where(renormalize != 0, best, base)
     scores = ()
     for t in tl.static_range(0, len(chosen)):
         scores = scores + (tl.where(asked[t], scores_of(chosen[t], base, scoring), 0.0),)
-    if renormalize:
-        total = tl.sum(scores[0], axis=1)[:, None]
-        for t in tl.static_range(1, len(chosen)):
-            total += tl.sum(scores[t], axis=1)[:, None]
-        total = tl.where(total == 0.0, 1.0, total)
+    together = tl.sum(scores[0], axis=1)[:, None]
+    for t in tl.static_range(1, len(chosen)):
+        together += tl.sum(scores[t], axis=1)[:, None]
+    total = tl.where(renormalize != 0, tl.where(together == 0.0, 1.0, together), total)
     weights = ()
     for t in tl.static_range(0, len(chosen)):
         weights = weights + (scores[t] / total * scale,)

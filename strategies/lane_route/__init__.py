@@ -117,21 +117,13 @@ _FLOAT32: Sequence[lane_merge.Rung] = (
     ("aligned", 32, 1, 8, False, 1, 0, 8),
     ("aligned", 32, 1, 8, False, 2, 1, 8),
     ("aligned", 32, 1, 8, False, 4, 2, 10),
-    ("aligned", 32, 1, 16, False, 8, 4, 16),
     ("aligned", 32, 1, 16, False, 16, 0, 64),
-    ("aligned", 8, 2, 8, False, 4, 2, 8),
-    ("aligned", 8, 2, 8, False, 8, 4, 8),
     ("aligned", 8, 1, 4, True, 4, 1, 4),
-    ("aligned", 2, 1, 8, False, 2, 1, 8),
     ("single", 32, 1, 16, False, 64, 0, 64),
 )
 _FLOAT16: Sequence[lane_merge.Rung] = (
     ("aligned", 32, 1, 8, False, 1, 0, 8),
-    ("aligned", 32, 1, 8, False, 2, 1, 10),
-    ("aligned", 32, 1, 16, False, 4, 2, 16),
     ("aligned", 32, 1, 16, False, 8, 0, 64),
-    ("aligned", 8, 1, 8, False, 2, 1, 8),
-    ("aligned", 8, 1, 8, False, 4, 2, 8),
     ("single", 32, 1, 16, False, 64, 0, 64),
 )
 

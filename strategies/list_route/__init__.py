@@ -18,7 +18,7 @@ from autotopk.strategies.lane_merge import MAX_SHARE, UNROLLED, LaneMergeConfig,
 from autotopk.strategies.masked_route import SIGNATURE
 from autotopk.strategy import Features, Strategy
 
-LANES, WARPS, DEPTHS = (8, 16, 32), (1, 2, 4), (8, 16, 32)
+LANES, WARPS, DEPTHS = (8, 16, 32), (1, 2), (8, 16, 32)
 
 
 @dataclass(frozen=True)
@@ -219,14 +219,12 @@ _RUNGS: dict[str, tuple[tuple[int, int, int, int, int, int, int, bool], ...]] = 
         (32, 1, 8, 4, 2, 8, 0, True),
         (32, 1, 8, 8, 4, 16, 0, True),
         (32, 1, 8, 2, 2, 8, 32, True),
-        (32, 1, 8, 2, 2, 8, 32, False),
     ),
     "float16": (
         (32, 1, 8, 1, 0, 8, 0, True),
         (32, 1, 8, 2, 1, 8, 0, True),
         (32, 1, 8, 4, 2, 16, 0, True),
         (32, 1, 8, 1, 1, 8, 32, True),
-        (32, 1, 8, 1, 1, 8, 32, False),
     ),
 }
 

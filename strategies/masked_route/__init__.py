@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import log2
 from typing import ClassVar
 
 from autotopk.candidate import Knob
@@ -16,9 +17,11 @@ from autotopk.strategies._routing import DEVICE_CODE, MOST_K
 from autotopk.strategies._short_rows import reasons_unlaunchable
 from autotopk.strategy import Features, Strategy
 
-ROWS, WARPS = (1, 2, 4), (1, 2, 4)
-MOST_PLACES = 2048
-"""Most places for experts, see `_routing.choice`."""
+ROWS, WARPS = (1, 2), (1, 2)
+MOST_PLACES = {64: 32, 8: 256}
+"""Most groups, and then most experts of each."""
+LONGEST = 2048
+"""Most experts where no group is left out."""
 MOST_REGISTERS = 64
 """32-bit registers of a thread that may hold keys: more of them spill."""
 
@@ -132,11 +135,17 @@ class MaskedRoute(Strategy):
     )
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
-        """Needs few experts and a small k."""
-        reasons = reasons_unlaunchable(problem)
+        """Needs scores with a bias or groups, few experts and a small k."""
+        reasons, routing = reasons_unlaunchable(problem), problem.routing
         groups, size = _places(problem)
-        if groups * size > MOST_PLACES:
-            reasons.append(f"{groups} groups of {size} places are more than {MOST_PLACES}")
+        assert routing is not None
+        if routing.keeps_all and not routing.biased:
+            reasons.append("needs a bias, or groups that are left out")
+        if groups == 1 and size > LONGEST:
+            reasons.append(f"{problem.cols} experts are more than {LONGEST}")
+        if groups > 1 and not any(groups <= most and size <= MOST_PLACES[most] for most in MOST_PLACES):
+            told = " nor ".join(f"{most} groups of {each}" for most, each in MOST_PLACES.items())
+            reasons.append(f"{problem.cols} experts in {routing.n_group} groups do not fit {told}")
         if problem.k > MOST_K:
             reasons.append(f"k={problem.k} is above {MOST_K}")
         return reasons
@@ -146,30 +155,23 @@ class MaskedRoute(Strategy):
         return reasons_unbuildable()
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[MaskedRouteConfig]:
-        """One warp a row where rows are many, several rows a program where they are short, more warps where long."""
-        fitting = [
-            config
-            for rows in ROWS
-            for warps in WARPS
-            if (rows == 1 or problem.rows >= rows * device.processors)
-            and self.valid(config := MaskedRouteConfig(rows, warps), problem, device)
-        ]
-        return fitting or [MaskedRouteConfig(1, WARPS[-1])]
+        """One warp a row was best of all (4096x160 to 4096x896 on an H200), two for long rows."""
+        fitting = [config for config in map(MaskedRouteConfig, (1, 2, 1), (1, 1, 2)) if _fits(config, problem)]
+        return fitting if sum(map(log2, _places(problem))) > 9 else fitting[:2]
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """Every layout."""
         return {"rows_per_program": ROWS, "warps": WARPS}
 
     def valid(self, config: MaskedRouteConfig, problem: Problem, device: Device) -> bool:
-        """Any layout whose registers suffice, and whose threads are not idle."""
-        groups, size = _places(problem)
-        keys = config.rows_per_program * groups * size / (32 * config.warps)
-        fits = keys <= MOST_REGISTERS and (config.warps == 1 or groups * size >= 128 * config.warps)
-        return config.rows_per_program in ROWS and config.warps in WARPS and fits
+        """Any layout whose registers suffice."""
+        return config.rows_per_program in ROWS and config.warps in WARPS and _fits(config, problem)
 
     def heuristic(self, problem: Problem, device: Device) -> MaskedRouteConfig:
-        """The rung of the least work, else one warp a row."""
-        return next(iter(self.ladder(problem, device)), self.shortlist(problem, device)[0])
+        """One warp a row, until it holds too much: beyond the ladder, which answers until that is compiled."""
+        small = MaskedRouteConfig(1, 1)
+        groups, size = _places(problem)
+        return small if groups * size <= 1024 else self.ladder(problem, device)[0]
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[MaskedRouteConfig]:
         """The rungs that serve, those of the least work first."""
@@ -195,31 +197,34 @@ def _places(problem: Problem) -> tuple[int, int]:
     return power_of_two(routing.n_group), power_of_two(problem.cols // routing.n_group)
 
 
+def _fits(config: MaskedRouteConfig, problem: Problem) -> bool:
+    groups, size = _places(problem)
+    return config.rows_per_program * groups * size <= 32 * config.warps * MOST_REGISTERS
+
+
 def _aligned(problem: Problem) -> bool:
     vector, (groups, _) = VECTOR_BYTES // problem.itemsize, _places(problem)
     assert problem.routing is not None
     return problem.layout.vector == vector and (groups == 1 or problem.cols // problem.routing.n_group % vector == 0)
 
 
-_RUNGS: tuple[tuple[int, int, int, int, bool, bool], ...] = (
-    # warps, groups, size, most, biased, aligned
-    (1, 1, 256, 8, True, True),
-    (1, 1, 512, 8, True, True),
-    (1, 1, 1024, 16, True, True),
-    (4, 1, 2048, 64, True, False),
-    (1, 8, 32, 8, True, True),
-    (4, 64, 32, 64, True, False),
-    (1, 8, 32, 8, False, True),
-    (4, 64, 32, 64, False, False),
+_RUNGS: tuple[tuple[int, int, int, bool], ...] = (
+    # warps, groups, size, biased
+    (2, 1, 2048, True),
+    (2, 64, 32, True),
+    (2, 8, 256, True),
+    (2, 64, 32, False),
+    (2, 8, 256, False),
 )
+"""All of rows that begin anywhere, and of any k: what `list_route` has no kernel for."""
 
 
 @cache
 def kernels(dtype: str) -> tuple[MaskedRouteKernel, ...]:
     """The rungs of a dtype."""
     return tuple(
-        MaskedRouteKernel(MaskedRouteConfig(1, warps), groups, size, most, biased, dtype, aligned)
-        for warps, groups, size, most, biased, aligned in _RUNGS
+        MaskedRouteKernel(MaskedRouteConfig(1, warps), groups, size, MOST_K, biased, dtype, False)
+        for warps, groups, size, biased in _RUNGS
     )
 
 
