@@ -96,15 +96,13 @@ TABLES = {
 }
 """All that the database holds."""
 
-COLUMNS_3: Columns = {name: check for name, check in COLUMNS.items() if name != "routing"}
 
-TABLES_3 = TABLES | {"winner": create("winner", COLUMNS_3, KEY_3)}
-"""Of format 3, which lacks rules of routers."""
+def _without(*names: str) -> dict[str, str]:
+    """The tables of an older format, whose winners lack these columns."""
+    return TABLES | {"winner": create("winner", {name: COLUMNS[name] for name in COLUMNS if name not in names}, KEY_3)}
 
-TABLES_2 = TABLES_3 | {
-    "winner": create("winner", {name: COLUMNS_3[name] for name in COLUMNS_3 if name != "margin"}, KEY_3)
-}
-"""Of format 2, which lacks the last column too."""
+
+TABLES_3, TABLES_2 = _without("routing"), _without("routing", "margin")
 
 
 def publish(winners: Iterable[Winner], path: Path, *, force: bool = False) -> None:

@@ -26,6 +26,24 @@ MINUS_INFINITY = tl.constexpr(float("-inf"))
 
 
 @triton.jit
+def numbers_of(elements, DTYPE: tl.constexpr):
+    """Bits of elements, a tuple of tensors of any shape, to float32."""
+    numbers = ()
+    for j in tl.static_range(0, len(elements)):
+        numbers = numbers + (float32_bits(elements[j], DTYPE).to(tl.float32, bitcast=True),)
+    return numbers
+
+
+@triton.jit
+def bits_of(numbers):
+    """The bits of float32, a tuple of tensors of any shape."""
+    bits = ()
+    for j in tl.static_range(0, len(numbers)):
+        bits = bits + (numbers[j].to(tl.int32, bitcast=True),)
+    return bits
+
+
+@triton.jit
 def rest_of_softmax(parts, needed):
     """The greatest logit of every row and the sum of exp(x - greatest), (R, 1), where they are needed; else 0 and 1."""
     base = tl.zeros((parts[0].shape[0], 1), tl.float32)
@@ -38,6 +56,47 @@ def rest_of_softmax(parts, needed):
         for j in tl.static_range(1, len(parts)):
             total += tl.sum(tl.exp(parts[j] - base), axis=1)[:, None]
     return base, total
+
+
+@triton.jit
+def with_bias(numbers, base, total, scoring, bias, cols):
+    """Logits, a tuple of (R, S), to their scores with the bias; minus infinity outside of the row."""
+    STEP: tl.constexpr = numbers[0].shape[1]
+    parts = ()
+    for j in tl.static_range(0, len(numbers)):
+        column = tl.arange(0, STEP)[None, :] + j * STEP
+        addend = tl.load(bias + column, mask=column < cols, other=-0x800000).to(tl.float32, bitcast=True)
+        parts = parts + (scores_of(numbers[j], base, scoring) / total + addend,)
+    return parts
+
+
+@triton.jit
+def chosen_by(
+    elements,
+    columns,
+    cols,
+    base,
+    total,
+    scoring,
+    bias,
+    LANES: tl.constexpr,
+    BIASED: tl.constexpr,
+    DTYPE: tl.constexpr,
+):
+    """Elements looked up, tuples of (R * L,), as logits (R, L), and the bits of what they were chosen by, (R * L,)."""
+    chosen = ()
+    bits = ()
+    numbers = numbers_of(elements, DTYPE)
+    for t in tl.static_range(0, len(elements)):
+        decisive = numbers[t]
+        chosen = chosen + (tl.reshape(decisive, (decisive.shape[0] // LANES, LANES)),)
+        if BIASED:
+            inside = outside(columns[t], cols) == 0
+            addend = tl.load(bias + columns[t], mask=inside, other=-0x800000).to(tl.float32, bitcast=True)
+            score = tl.reshape(scores_of(chosen[t], base, scoring) / total, decisive.shape)
+            decisive = tl.where(inside, score + addend, MINUS_INFINITY)
+        bits = bits + (decisive.to(tl.int32, bitcast=True),)
+    return chosen, bits
 
 
 @triton.jit
@@ -115,23 +174,14 @@ def lane_choice_rows(
     loaded = read(
         x, begin, tl.zeros_like(row), cols, 1, LANES, VECTORS, VECTOR, INSIDE, DTYPE, True, False, False, False
     )
-    numbers = ()
-    for j in tl.static_range(0, VECTORS):
-        numbers = numbers + (float32_bits(loaded[j], DTYPE).to(tl.float32, bitcast=True),)
+    numbers = numbers_of(loaded, DTYPE)
     base, total = rest_of_softmax(numbers, (scoring == 0) & (BIASED | (renormalize == 0)))
     parts = numbers
     if BIASED:
-        parts = ()
-        for j in tl.static_range(0, VECTORS):
-            column = tl.arange(0, LANES * VECTOR)[None, :] + j * (LANES * VECTOR)
-            addend = tl.load(bias + column, mask=column < cols, other=-0x800000).to(tl.float32, bitcast=True)
-            parts = parts + (scores_of(numbers[j], base, scoring) / total + addend,)
+        parts = with_bias(numbers, base, total, scoring, bias, cols)
     if GROUP > 0:
         parts = of_best_groups(parts, topk_group, BIASED, GROUP)
-    choice = ()
-    for j in tl.static_range(0, VECTORS):
-        choice = choice + (parts[j].to(tl.int32, bitcast=True),)
-    words = words_of(choice, rows, LANES, VECTOR, INSIDE, SPAN, "float32", True, False, False)
+    words = words_of(bits_of(parts), rows, LANES, VECTOR, INSIDE, SPAN, "float32", True, False, False)
     lists = sorted_lists(words, lane, LANES, VECTOR, DEPTH)
     taken = wanted(k, cols, ROUNDS, SLOTS, LANES, "float32")
     found, following, hidden = merged_by_rounds(lists, lane, taken, ROUNDS, SLOTS, LANES)
@@ -143,18 +193,7 @@ def lane_choice_rows(
     MAY_END: tl.constexpr = may_end(DEPTH, VECTORS * VECTOR, 0, ROUNDS, SLOTS, LANES, "float32")
     doubt = doubts(found, columns, hidden, thread, k, cols, LANES, MAY_END, "float32", True)
     elements = looked_up(x + flat_start, columns, cols, 1, True)
-    chosen = ()
-    bits = ()
-    for t in tl.static_range(0, SLOTS):
-        number = float32_bits(elements[t], DTYPE).to(tl.float32, bitcast=True)
-        chosen = chosen + (tl.reshape(number, doubt.shape),)
-        decisive = number
-        if BIASED:
-            inside = outside(columns[t], cols) == 0
-            addend = tl.load(bias + columns[t], mask=inside, other=-0x800000).to(tl.float32, bitcast=True)
-            score = tl.reshape(scores_of(chosen[t], base, scoring) / total, number.shape)
-            decisive = tl.where(inside, score + addend, MINUS_INFINITY)
-        bits = bits + (decisive.to(tl.int32, bitcast=True),)
+    chosen, bits = chosen_by(elements, columns, cols, base, total, scoring, bias, LANES, BIASED, DTYPE)
     ranks, doubt = neighbours_ordered(bits, found, following, doubt, lane, k, taken, SPAN, True, LANES)
 
     # all rows are written before it is known that some must be done again: the others do not wait

@@ -4,7 +4,9 @@ This file is host code and imports no compiler. Every other file of the folder i
 Triton and other device code of the folder. The kernels are `masking.masked_argmax_rows` and `lanes.lane_merge_rows`.
 """
 
-from autotopk.problem import Problem
+from typing import Literal
+
+from autotopk.problem import VECTOR_BYTES, Problem
 
 MERGED_DTYPES = ("float32", "bfloat16", "float16")
 MERGED_COLS = 2048
@@ -13,6 +15,20 @@ MERGED_COLS_SIDE_BY_SIDE = 256
 """Longest row that is read with one element a load."""
 MERGED_K = 64
 """Largest k that is merged."""
+
+Reading = Literal["aligned", "ragged", "single", "beside"]
+"""How elements are loaded: 16 bytes at a time, from rows that begin at a multiple of that or not; one by one; one by
+one from rows side by side."""
+
+
+def reading(lanes: int, problem: Problem) -> Reading:
+    """How a problem is read by so many lanes: ragged rows only where each has two loads, which it pays for."""
+    widest = VECTOR_BYTES // problem.itemsize
+    if problem.layout.side_by_side:
+        return "beside"
+    if problem.layout.vector == widest:
+        return "aligned"
+    return "ragged" if problem.layout.aligned and problem.cols >= 2 * lanes * widest else "single"
 
 
 def reasons_unlaunchable(problem: Problem) -> list[str]:

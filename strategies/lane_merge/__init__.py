@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from math import sqrt
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 from autotopk.candidate import Knob
 from autotopk.compilers.triton import TritonSource, reasons_unbuildable
@@ -13,7 +13,7 @@ from autotopk.device import Device
 from autotopk.kernel import KernelSource
 from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
-from autotopk.strategies._short_rows import MERGED_DTYPES, reasons_unlaunchable, reasons_unmerged
+from autotopk.strategies._short_rows import MERGED_DTYPES, Reading, reading, reasons_unlaunchable, reasons_unmerged
 from autotopk.strategy import Features, Strategy
 
 MAX_SHARE = 64
@@ -25,10 +25,6 @@ UNROLLED = frozenset((*range(11), 20, 32))
 """Largest k of the kernels whose rounds are no loop: the small ones, and two that many ask for."""
 FEW = 8
 """Rows a multiprocessor that leave it waiting for memory and each other; fewer lanes a row would not help."""
-
-Reading = Literal["aligned", "ragged", "single", "beside"]
-"""How elements are loaded: 16 bytes at a time, from rows that begin at a multiple of that or not; one by one; one by
-one from rows side by side."""
 
 
 @dataclass(frozen=True)
@@ -234,16 +230,6 @@ def least_depth(config: LaneMergeConfig, problem: Problem) -> float:
         return problem.k if problem.itemsize == 2 or config.lanes >= 8 else problem.k + 1
     mean = (problem.k + 2) / config.lanes
     return min(problem.k + 2, mean + 3.5 * sqrt(mean) + 2)
-
-
-def reading(lanes: int, problem: Problem) -> Reading:
-    """How a problem is read by so many lanes: ragged rows only where each has two loads, which it pays for."""
-    widest = VECTOR_BYTES // problem.itemsize
-    if problem.layout.side_by_side:
-        return "beside"
-    if problem.layout.vector == widest:
-        return "aligned"
-    return "ragged" if problem.layout.aligned and problem.cols >= 2 * lanes * widest else "single"
 
 
 def share(lanes: int, problem: Problem) -> int:

@@ -14,7 +14,7 @@ from autotopk.program import Extent, KernelProgram
 from autotopk.routing import LOGITS
 from autotopk.strategies import lane_merge
 from autotopk.strategies._routing import DEVICE_CODE
-from autotopk.strategies._short_rows import reasons_unlaunchable, reasons_unmerged
+from autotopk.strategies._short_rows import reading, reasons_unlaunchable, reasons_unmerged
 from autotopk.strategies.lane_merge import LaneMergeConfig, LaneMergeKernel
 from autotopk.strategy import Features, Strategy
 
@@ -118,12 +118,14 @@ _FLOAT32: Sequence[lane_merge.Rung] = (
     ("aligned", 32, 1, 8, False, 2, 1, 8),
     ("aligned", 32, 1, 8, False, 4, 2, 10),
     ("aligned", 32, 1, 16, False, 16, 0, 64),
+    ("aligned", 8, 1, 8, False, 8, 4, 8),
     ("aligned", 8, 1, 4, True, 4, 1, 4),
     ("single", 32, 1, 16, False, 64, 0, 64),
 )
 _FLOAT16: Sequence[lane_merge.Rung] = (
     ("aligned", 32, 1, 8, False, 1, 0, 8),
     ("aligned", 32, 1, 16, False, 8, 0, 64),
+    ("aligned", 8, 1, 8, False, 4, 2, 8),
     ("single", 32, 1, 16, False, 64, 0, 64),
 )
 
@@ -141,7 +143,7 @@ def serving(problem: Problem) -> list[LaneRouteKernel]:
     rungs = [
         rung
         for rung in kernels(problem.dtype)
-        if rung.reading == lane_merge.reading(rung.config.lanes, even) and rung.serves(even)
+        if rung.reading == reading(rung.config.lanes, even) and rung.serves(even)
     ]
     return sorted(rungs, key=lambda rung: rung.work(even))
 

@@ -18,8 +18,8 @@ from autotopk.strategies._short_rows import reasons_unlaunchable
 from autotopk.strategy import Features, Strategy
 
 ROWS, WARPS = (1, 2), (1, 2)
-MOST_PLACES = {64: 32, 8: 256}
-"""Most groups, and then most experts of each."""
+MOST_PLACES = {True: {64: 32, 8: 256}, False: {64: 32}}
+"""With a bias and without: most groups, and then most experts of each."""
 LONGEST = 2048
 """Most experts where no group is left out."""
 MOST_REGISTERS = 64
@@ -143,8 +143,9 @@ class MaskedRoute(Strategy):
             reasons.append("needs a bias, or groups that are left out")
         if groups == 1 and size > LONGEST:
             reasons.append(f"{problem.cols} experts are more than {LONGEST}")
-        if groups > 1 and not any(groups <= most and size <= MOST_PLACES[most] for most in MOST_PLACES):
-            told = " nor ".join(f"{most} groups of {each}" for most, each in MOST_PLACES.items())
+        places = MOST_PLACES[routing.biased]
+        if groups > 1 and not any(groups <= most and size <= places[most] for most in places):
+            told = " nor ".join(f"{most} groups of {each}" for most, each in places.items())
             reasons.append(f"{problem.cols} experts in {routing.n_group} groups do not fit {told}")
         if problem.k > MOST_K:
             reasons.append(f"k={problem.k} is above {MOST_K}")
@@ -214,7 +215,6 @@ _RUNGS: tuple[tuple[int, int, int, bool], ...] = (
     (2, 64, 32, True),
     (2, 8, 256, True),
     (2, 64, 32, False),
-    (2, 8, 256, False),
 )
 """All of rows that begin anywhere, and of any k: what `list_route` has no kernel for."""
 

@@ -14,6 +14,7 @@ from autotopk.compilers.triton import TritonSource
 from autotopk.device import H100
 from autotopk.errors import BuildError
 from autotopk.problem import Problem
+from autotopk.routing import Routing
 from tests.packaging.processes import ROOT
 
 PACKAGES = ("autotopk", "strategies", "tuning_db", "scripts")
@@ -29,7 +30,8 @@ def is_device_code(file: Path) -> bool:
     """Kernels, and what they are made of, beside the `__init__.py` of a family."""
     folder = file.relative_to(ROOT)
     return file.name != "__init__.py" and any(
-        folder.is_relative_to(Path("strategies") / name) for name in ("_short_rows", "_radix/device", "_collectives")
+        folder.is_relative_to(Path("strategies") / name)
+        for name in ("_short_rows", "_routing", "_radix/device", "_collectives")
     )
 
 
@@ -77,6 +79,8 @@ SOURCES = {
         Problem.contiguous(64, 128, 5),
         Problem.contiguous(1, 131_072, 100),
         Problem.contiguous(9, 99, 9, "int64"),
+        Problem.contiguous(9, 64, 8, routing=Routing()),
+        Problem.contiguous(9, 64, 8, routing=Routing(biased=True)),
     )
     if not strategy.reasons_unable(problem, H100)
     for config in strategy.shortlist(problem, H100)
@@ -102,11 +106,11 @@ def test_imports_of_host_code_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     check_imports("family_of_test.kernel")
     for line, named in (
         ("from family_of_test import BLOCK\n", "family_of_test"),
-        ("from autotopk.problem import Problem\n", "autotopk.problem"),
-        ("import autotopk.problem\n", "autotopk.problem"),
+        ("from autotopk.routing import Routing\n", "autotopk.routing"),
+        ("import autotopk.routing\n", "autotopk.routing"),
     ):
         (package / "other.py").write_text(line)
         check_imports("family_of_test.alone")
         with pytest.raises(BuildError, match=f"other.py imports {named}, which is not beside it"):
             check_imports("family_of_test.kernel")
-    check_imports("family_of_test.kernel", ("autotopk.problem",))
+    check_imports("family_of_test.kernel", ("autotopk.routing",))
