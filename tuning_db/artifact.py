@@ -85,9 +85,7 @@ KEY_3 = "device, dtype, rows, cols, k, sorted"
 KEY = f"{KEY_3}, routing"
 """The columns that no two winners share; also the order of the rows."""
 
-_KEY_END = 1 + len(SHAPE)
-
-_SECOND = list(COLUMNS).index("runner_up_strategy")
+_KEY_END, _SECOND = 1 + len(SHAPE), list(COLUMNS).index("runner_up_strategy")
 
 TABLES = {
     "device": create("device", DEVICE, "fingerprint"),

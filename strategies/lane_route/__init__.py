@@ -63,12 +63,12 @@ class LaneRoute(Strategy):
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs short rows, a small k, and a choice by the logits of all experts."""
-        reasons = reasons_unlaunchable(problem) + reasons_unmerged(problem)
-        assert problem.routing is not None
-        if problem.routing.biased:
-            reasons.append("chooses by logits, not by scores with a bias")
-        if not problem.routing.keeps_all:
-            reasons.append("chooses among all groups")
+        reasons, routing = reasons_unlaunchable(problem) + reasons_unmerged(problem), problem.routing
+        assert routing is not None
+        if routing.biased:
+            reasons.append(f"{routing} chooses by scores with a bias, not by logits")
+        if not routing.keeps_all:
+            reasons.append(f"{routing} leaves groups out")
         return reasons
 
     def reasons_unbuildable(self) -> list[str]:

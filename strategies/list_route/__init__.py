@@ -132,12 +132,12 @@ class ListRoute(Strategy):
         routing, group = problem.routing, _group(problem)
         assert routing is not None
         if routing.keeps_all and not routing.biased:
-            reasons.append("needs a bias, or groups that are left out")
+            reasons.append(f"{routing} has no bias, and leaves no group out")
         if problem.layout.vector != _width(problem):
-            reasons.append("rows are not whole vectors of 16 bytes")
+            reasons.append(f"rows of {problem.cols} {problem.dtype} are not whole vectors of 16 bytes")
         if group and (group & (group - 1) or LANES[0] * _width(problem) % group):
             most = LANES[0] * _width(problem)
-            reasons.append(f"groups of {group} experts, not of a power of two up to {most}")
+            reasons.append(f"{routing} has groups of {group} experts, not of a power of two up to {most}")
         if not reasons and not any(_fits(config, problem) for config in _configs()):
             reasons.append(f"rows of {problem.cols} do not fit lanes")
         return reasons

@@ -140,7 +140,7 @@ class MaskedRoute(Strategy):
         groups, size = _places(problem)
         assert routing is not None
         if routing.keeps_all and not routing.biased:
-            reasons.append("needs a bias, or groups that are left out")
+            reasons.append(f"{routing} has no bias, and leaves no group out")
         if groups == 1 and size > LONGEST:
             reasons.append(f"{problem.cols} experts are more than {LONGEST}")
         places = MOST_PLACES[routing.biased]

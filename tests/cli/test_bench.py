@@ -25,6 +25,7 @@ ROW = {
     "host_us": float,
     "torch_gpu_us": type(None),
     "torch_host_us": float,
+    "routing": str,
     "exact": bool,
     "problems": list,
     "cold": bool,

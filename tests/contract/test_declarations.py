@@ -5,8 +5,9 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import groupby, product
+from math import gcd
 from pathlib import Path
 from typing import Literal
 
@@ -18,8 +19,9 @@ from autotopk.compilers import nvcc
 from autotopk.device import H100, Device, cpu_device
 from autotopk.errors import AutotopkWarning, UnsupportedProblemError
 from autotopk.files import write_atomically
-from autotopk.problem import ANSWERS, DTYPE_BYTES, MemoryLayout, Problem
+from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, WEIGHTS, MemoryLayout, Problem
 from autotopk.program import MAX_SCRATCH_BYTES, HostProgram, KernelProgram
+from autotopk.routing import LOGITS, Routing
 from autotopk.runtime import dispatch
 from autotopk.strategies._radix import strategy as radix
 from autotopk.strategy import KNOB_TYPES, Features, Strategy, _declared
@@ -46,6 +48,19 @@ SHAPES = [
 ]
 """(rows, cols, k), with more rows than a grid's second dimension has blocks, and more elements than 31 bits count."""
 
+ROUTERS = [
+    (1, 64, 8, "softmax"),
+    (4096, 256, 8, "sigmoid+bias:4of8"),
+    (64, 384, 6, "sqrtsoftplus+bias:raw"),
+    (4096, 160, 6, "softmax:3of8"),
+    (5, 1000, 64, "softmax+bias"),
+    (70_000, 4096, 100, "sigmoid"),
+    (3_000_000, 896, 16, "sigmoid+bias"),
+    (33, 512, 8, "softmax+bias:2of4:raw"),
+    (33, 1024, 8, "sigmoid+bias:2of4"),
+]
+"""(rows, cols, k, rule)."""
+
 STRATEGIES = registry.available()
 
 
@@ -55,12 +70,17 @@ def strategy(request: pytest.FixtureRequest) -> Strategy:
     return found
 
 
-def able(strategy: Strategy) -> Iterator[tuple[Problem, Device]]:
-    """Every problem of the list that it says it serves."""
+def problems() -> Iterator[tuple[Problem, Device]]:
+    """Of the lists, on every device."""
     for device, (rows, cols, k), dtype, order in product(DEVICES, SHAPES, DTYPE_BYTES, (True, False)):
-        problem = Problem.contiguous(rows, cols, k, dtype, device.type, largest=order, sorted=order)
-        if not strategy.reasons_unable(problem, device):
-            yield problem, device
+        yield Problem.contiguous(rows, cols, k, dtype, device.type, largest=order, sorted=order), device
+    for device, (rows, cols, k, rule), dtype in product(DEVICES, ROUTERS, LOGITS):
+        yield Problem.contiguous(rows, cols, k, dtype, device.type, routing=Routing.parse(rule)), device
+
+
+def able(strategy: Strategy) -> Iterator[tuple[Problem, Device]]:
+    """Those that it says it serves."""
+    return ((problem, device) for problem, device in problems() if not strategy.reasons_unable(problem, device))
 
 
 def test_serves_something(strategy: Strategy) -> None:
@@ -68,15 +88,14 @@ def test_serves_something(strategy: Strategy) -> None:
 
 
 def test_torch_fallback_serves_everything() -> None:
-    everything = len(DEVICES) * len(SHAPES) * len(DTYPE_BYTES) * 2
-    assert len(list(able(registry.get("torch_fallback")))) == everything
+    assert len(list(able(registry.get("torch_fallback")))) == len(list(problems()))
 
 
 def test_reasons_name_the_value_that_is_the_trouble(strategy: Strategy) -> None:
     """Each holds something of what was asked or of where: k=300 is above 128."""
-    for device, (rows, cols, k), dtype in product(DEVICES, SHAPES, ("float32", "int64")):
-        problem = Problem.contiguous(rows, cols, k, dtype, device.type)
-        named = (f"k={k}", str(cols), str(rows), dtype, device.name)
+    for problem, device in problems():
+        numbers = f"k={problem.k}", str(problem.cols), str(problem.rows)
+        named = (*numbers, problem.dtype, device.name, problem.answer, str(problem.routing))
         for reason in strategy.reasons_unable(problem, device):
             assert any(value in reason for value in named), (problem, reason)
 
@@ -110,8 +129,15 @@ def test_features_that_are_declared_are_served(strategy: Strategy) -> None:
     """Of every dtype, form of answer and layout that a family declares there is a problem that it serves."""
     served: set[object] = set()
     layouts = (MemoryLayout(64, vector=4, aligned=True), MemoryLayout(64 * 4, col_stride=4, inner=4))
-    for device, dtype, answer, layout, cols in product(DEVICES, DTYPE_BYTES, ANSWERS, layouts, (64, 1 << 17)):
-        problem = Problem(4, cols, 3, dtype, answer=answer, device_type=device.type, layout=layout)
+    rules = [None, Routing(), Routing("sigmoid", True)]
+    for device, dtype, answer, layout, cols, rule in product(
+        DEVICES, DTYPE_BYTES, (*ANSWERS, *WEIGHTS), layouts, (64, 1 << 17), rules
+    ):
+        if (rule is None) == (answer in WEIGHTS) or (rule is not None and dtype not in LOGITS):
+            continue
+        vector = gcd(layout.vector * 4, VECTOR_BYTES) // DTYPE_BYTES[dtype]
+        layout = replace(layout, vector=max(1, vector))
+        problem = Problem(4, cols, 3, dtype, answer=answer, routing=rule, device_type=device.type, layout=layout)
         if not strategy.reasons_unable(problem, device):
             served |= {dtype, answer, layout.side_by_side, device.type}
     features = strategy.features
@@ -143,7 +169,7 @@ def test_space_is_finite_valid_and_repeatable(strategy: Strategy) -> None:
 
 def test_lattice_is_the_shortlist_and_other_valid_points(strategy: Strategy) -> None:
     """Each once, and so is each program."""
-    for workload in {*tagged("seeds"), *tagged("serving")}:
+    for workload in {*tagged("seeds"), *tagged("serving"), *tagged("routing")}:
         problem = workload.problem("cuda")
         if strategy.reasons_unable(problem, H100):
             continue
@@ -330,12 +356,17 @@ from autotopk import registry
 from autotopk.candidate import Knob, knobs_json
 from autotopk.device import H100
 from autotopk.problem import Problem
-strategy, problem = registry.get(sys.argv[1]), Problem.contiguous(64, 128, 5)
-if not strategy.reasons_unable(problem, H100):
-    for config in strategy.shortlist(problem, H100):
-        for source in strategy.program(config, problem, H100).sources:
-            source.cache_key()
-strategy.heuristic(problem, H100)
+from autotopk.routing import Routing
+strategy, asked = registry.get(sys.argv[1]), 0
+for routing in (None, Routing(), Routing("sigmoid", True)):
+    for problem in (Problem.contiguous(64, cols, 5, routing=routing) for cols in (128, 1 << 17)):
+        if not strategy.reasons_unable(problem, H100):
+            for config in strategy.shortlist(problem, H100):
+                for source in strategy.program(config, problem, H100).sources:
+                    source.cache_key()
+            strategy.heuristic(problem, H100)
+            asked += 1
+assert asked
 print([name for name in ("triton", "tilelang", "tvm", "sqlalchemy", "optuna") if name in sys.modules])
 """
 

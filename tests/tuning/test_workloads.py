@@ -5,13 +5,13 @@ import pytest
 from autotopk.workloads import SORTED_ALONE, TAGS, Workload, grid, tagged
 
 
-def shapes(tag: str) -> set[tuple[int, int, int, str]]:
-    return {(one.rows, one.cols, one.k, one.dtype) for one in tagged(tag)}
+def shapes(tag: str) -> set[tuple[int, int, int, str, str]]:
+    return {(one.rows, one.cols, one.k, str(one.routing or ""), one.dtype) for one in tagged(tag)}
 
 
 @pytest.mark.parametrize("tag", TAGS)
 def test_every_tag_holds_distinct_shapes_in_its_orders(tag: str) -> None:
-    workloads, orders = tagged(tag), 1 if tag in SORTED_ALONE else 2
+    workloads, orders = tagged(tag), 1 if tag in (*SORTED_ALONE, "routing") else 2
     assert len(workloads) == len(set(workloads)) == orders * len(shapes(tag)) > 0
     assert all(tag in workload.tags for workload in workloads)
 
@@ -22,7 +22,8 @@ def test_sizes_of_the_tables() -> None:
     assert shapes("seeds") == shapes("executorch") | shapes("flagtree")
     assert len(shapes("sweep")) == 14
     assert shapes("serving") >= shapes("moe") | shapes("dsa") | shapes("sampling") | shapes("ann")
-    assert (1, 262144, 2048, "bfloat16") in shapes("serving")
+    assert (1, 262144, 2048, "", "bfloat16") in shapes("serving")
+    assert (4096, 256, 8, "sigmoid+bias:4of8", "float32") in shapes("routing")
     assert {dtype for *_, dtype in shapes("ci")} == {"float32", "bfloat16", "int64"}
     assert max(workload.bytes for workload in tagged("ci")) <= 4_200_000
 
