@@ -91,7 +91,7 @@ def bench(workload: Workload, device: torch.device) -> Row:
 def _row(workload: Workload, device: torch.device) -> Row:
     problem = workload.problem(device.type)
     trial = Trial.of(problem, str(device))
-    ours: timing.Run = _call(trial)
+    ours: timing.Run = call_of(trial)
     torchs: timing.Run = trial.torchs
     problems = tuple(_problems(ours, trial, device))
     choice = autotopk.explain_problem(problem, device_of(device)).choice
@@ -150,7 +150,7 @@ def document(rows: Sequence[Row], device: torch.device, command: str) -> dict[st
     }
 
 
-def _call(trial: Trial) -> timing.Run:
+def call_of(trial: Trial) -> timing.Run:
     """As users call it."""
     problem, rule = trial.problem, trial.problem.routing
     if rule is None:
