@@ -182,7 +182,11 @@ def _problems() -> Iterator[Problem]:
 def _routers(problem: Problem, draw: random.Random) -> Iterator[Problem]:
     """The same of a router: with a bias or without, of all groups or of some."""
     layout = _layout(draw.randrange(3), problem.rows, problem.cols, problem.itemsize)
-    sizes = [size for size in (4, 8, 16, 20, 32, 64) if problem.cols % size == 0 and 2 * size <= problem.cols]
+    sizes = [
+        size
+        for size in (4, 8, 16, 20, 32, 50, 64, 100, 128, 256)
+        if problem.cols % size == 0 and 2 * size <= problem.cols
+    ]
     groups = problem.cols // draw.choice(sizes) if sizes and draw.random() < 0.6 else 1
     rule = Routing(draw.choice(SCORINGS), draw.random() < 0.7, True, groups, max(1, groups // 2))
     k = min(problem.k, rule.candidates(problem.cols))

@@ -74,7 +74,7 @@ def test_warmup_takes_routers() -> None:
 
 
 def test_the_command_line_names_rules() -> None:
-    sizes: tuple[list[str], ...] = ([], ["4"], ["64"], ["5"], [])
+    sizes: tuple[list[str], list[str], list[str], list[str], list[str]] = ([], ["4"], ["64"], ["5"], [])
     assert arguments.workloads(*sizes, RULE) == [WORKLOAD]
     assert {one.sorted for one in arguments.workloads(*sizes)} == {True, False}
     for rule, told in (("softmix", "is not SCORING"), ("softmax:2of7", "64 experts are not in n_group=7")):
