@@ -139,6 +139,7 @@ _ROUTERS: tuple[tuple[tuple[int, ...], int, int, str, str], ...] = (
     ((64, 4096), 896, 16, "sigmoid+bias", "float32"),
     ((64, 4096), 256, 8, "softmax", "float32 bfloat16"),
     ((64, 4096), 160, 6, "softmax:3of8:raw", "float32"),
+    ((4096,), 256, 8, "softmax:raw", "float32"),
     ((4096,), 512, 10, "softmax", "float32"),
     ((32768,), 128, 4, "softmax", "float32"),
 )
