@@ -60,11 +60,17 @@ def register(operation: Operation, returns: str) -> None:
     ) -> tuple[Result, Any]:
         assert in_dims[0] is not None
         batch = input.movedim(in_dims[0], 0)
-        if batch.dim() == 1:  # of numbers: torch gives them one dimension for the search, and none in the result
-            found = operator(batch.unsqueeze(1), k, dim, largest, sorted)
+        rank = batch.dim() - 1
+        most = max(rank, 1) - 1
+        if not -most - 1 <= dim <= most:
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-most - 1}, {most}], but got {dim})"
+            )
+        if rank:
+            found = operator(batch, k, dim % rank + 1, largest, sorted)
+        else:  # numbers: torch gives them one dimension for the search, also where k is 0, and none in the result
+            found = operator(batch.unsqueeze(1), k or 1, 1, largest, sorted)
             found = found.squeeze(1) if isinstance(found, Tensor) else tuple(one.squeeze(1) for one in found)
-        else:
-            found = operator(batch, k, dim if dim < 0 else dim + 1, largest, sorted)
         return found, 0 if isinstance(found, Tensor) else (0,) * len(found)
 
     LIBRARY.impl(name, of_data, "CompositeExplicitAutograd")
