@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch._C import DispatchKeySet
+from torch._C import DispatchKey, DispatchKeySet
 
 from autotopk.errors import warn
 from autotopk.identity import digest
@@ -81,6 +81,13 @@ def patch(device_type: str = "cuda") -> Patch:
     return Patch(device_type)
 
 
+class _Thread(threading.local):
+    """What is true of one thread."""
+
+    asked = False
+    """Ours was asked, and has not answered yet."""
+
+
 class _Override:
     """Our kernels in the place of torch's, for one device type, as often as it was asked for."""
 
@@ -99,7 +106,8 @@ class _Override:
         self._pass: Any = None
         self._watch: _Watch | None = None
         self._kernels: dict[str, Any] = {}
-        self._here = threading.local()
+        self._keys = DispatchKeySet(getattr(DispatchKey, self._key))
+        self._here = _Thread()
 
     def take(self) -> None:
         if self._count == 0:
@@ -116,8 +124,8 @@ class _Override:
         self._library = torch.library.Library("aten", "IMPL")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="(?s).*overrid")
-            self._library.impl("topk", self._fresh, self._key, with_keyset=True)
-            self._library.impl("topk.values", self._into, self._key, with_keyset=True)
+            self._library.impl("topk", self._fresh, self._key)
+            self._library.impl("topk.values", self._into, self._key)
         if self._pass is not None:
             self._pass.begin()
         else:
@@ -142,14 +150,11 @@ class _Override:
             sys.meta_path.remove(self._watch)
         self._library = self._pass = self._watch = None
 
-    def _fresh(
-        self, keys: DispatchKeySet, self_: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-    ) -> Any:
-        return self._answer("topk", keys, (self_, k, dim, largest, sorted), None)
+    def _fresh(self, self_: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+        return self._answer("topk", (self_, k, dim, largest, sorted), None)
 
     def _into(
         self,
-        keys: DispatchKeySet,
         self_: Tensor,
         k: int,
         dim: int = -1,
@@ -159,18 +164,22 @@ class _Override:
         values: Tensor,
         indices: Tensor,
     ) -> Any:
-        return self._answer("topk.values", keys, (self_, k, dim, largest, sorted), (values, indices))
+        return self._answer("topk.values", (self_, k, dim, largest, sorted), (values, indices))
 
-    def _answer(self, name: str, keys: DispatchKeySet, asked: Asked, out: tuple[Tensor, Tensor] | None) -> Any:
+    def _answer(self, name: str, asked: Asked, out: tuple[Tensor, Tensor] | None) -> Any:
         """Ours; torch's own where it is ours that asks."""
-        if getattr(self._here, "asked", False):
+        here = self._here
+        if here.asked:
             outputs = {} if out is None else {"values": out[0], "indices": out[1]}
-            return self._kernels[name].call_boxed(keys, *asked, **outputs)
-        self._here.asked = True
+            return self._kernels[name].call_boxed(self._keys, *asked, **outputs)
+        here.asked = True
         try:
-            return tuple(api.pairs(*asked, out, True))
+            return _ask(*asked, out, True)
         finally:
-            self._here.asked = False
+            here.asked = False
+
+
+_ask = api.pairs.__call__
 
 
 class _Watch(MetaPathFinder):
