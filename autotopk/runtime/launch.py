@@ -139,9 +139,10 @@ def _bind_kernels(problem: Problem, size: tuple[int, ...], index: int, launch: L
     stride = fresh_strides(size)
     dtype, int32, int64 = getattr(torch, problem.dtype), torch.int32, torch.int64
     empty, current_stream = _empty, _current_stream
+    current_device = _current_device if torch.cuda.device_count() > 1 else lambda: index  # a third of a microsecond
 
     def pairs(x: Tensor, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        if _current_device() != index:
+        if current_device() != index:
             with torch.cuda.device(index):
                 return pairs(x, out)
         if out is None:
@@ -155,7 +156,7 @@ def _bind_kernels(problem: Problem, size: tuple[int, ...], index: int, launch: L
         return values, indices
 
     def indices_alone(x: Tensor) -> Tensor:
-        if _current_device() != index:
+        if current_device() != index:
             with torch.cuda.device(index):
                 return indices_alone(x)
         indices = empty(size, stride, int32)

@@ -9,13 +9,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import DispatchKeySet
+from torch._C import DispatchKey, DispatchKeySet
 from torch.autograd import forward_ad
 
 from autotopk.runtime.operations import Operation
 
 LIBRARY = torch.library.Library("autotopk", "DEF")
 """Keeps what is registered for as long as the process lives."""
+
+DATA = frozenset(
+    (DispatchKeySet(backend) | DispatchKeySet(view)).raw_repr()
+    for backend in (DispatchKey.CPU, DispatchKey.CUDA)
+    for view in (DispatchKey.Undefined, DispatchKey.ADInplaceOrView)
+)
+"""What is left to dispatch on below autograd where a tensor is nothing but its data."""
 
 Result = Tensor | tuple[Tensor, ...]
 
@@ -44,10 +51,12 @@ def register(operation: Operation, returns: str) -> None:
     def with_derivatives(
         keys: DispatchKeySet, input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
     ) -> Result:
+        below, wanted = keys & torch._C._after_autograd_keyset, _has_derivatives(input)
+        if not wanted and below.raw_repr() in DATA:  # the dispatcher would ask for Python once more
+            return of_data(input, k, dim, largest, sorted)
         with torch._C._AutoDispatchBelowAutograd():
-            below = keys & torch._C._after_autograd_keyset
             found: Result = operator.redispatch(below, input, k, dim, largest, sorted)
-        return _plain(attach(input, dim, found)) if _has_derivatives(input) else found
+        return _plain(attach(input, dim, found)) if wanted else found
 
     def of_batch(
         info: Any,
