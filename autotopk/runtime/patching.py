@@ -133,11 +133,14 @@ class _Override:
             sys.meta_path.insert(0, self._watch)
 
     def _enter_graphs(self) -> None:
-        try:
-            self._pass = compiled_pass(self._device_type)
-            self._pass.begin()
-        except Exception as error:  # would be the end of an import
-            warn(f"compiled graphs keep torch.topk: {error!r}")
+        with self.changing:
+            if self._library is None:  # restored meanwhile
+                return
+            try:
+                self._pass = compiled_pass(self._device_type)
+                self._pass.begin()
+            except Exception as error:  # would be the end of an import
+                warn(f"compiled graphs keep torch.topk: {error!r}")
 
     def drop(self) -> None:
         self._count -= 1
