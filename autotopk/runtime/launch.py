@@ -146,9 +146,10 @@ def _bind_kernels(problem: Problem, size: tuple[int, ...], index: int, launch: L
     empty, current_stream = _empty, _current_stream
     if problem.routing is not None:
         return _bind_routing(problem, size, index, launch, symbol)
+    current_device = _current_device if torch.cuda.device_count() > 1 else lambda: index  # a third of a microsecond
 
     def pairs(x: Tensor, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        if _current_device() != index:
+        if current_device() != index:
             with torch.cuda.device(index):
                 return pairs(x, out)
         if out is None:
@@ -162,7 +163,7 @@ def _bind_kernels(problem: Problem, size: tuple[int, ...], index: int, launch: L
         return values, indices
 
     def indices_alone(x: Tensor) -> Tensor:
-        if _current_device() != index:
+        if current_device() != index:
             with torch.cuda.device(index):
                 return indices_alone(x)
         indices = empty(size, stride, int32)
@@ -178,9 +179,10 @@ def _bind_routing(problem: Problem, size: tuple[int, ...], index: int, launch: L
     stride, float32 = fresh_strides(size), torch.float32
     index_dtype = torch.int32 if problem.answer == "narrow_weights" else torch.int64
     empty, current_stream = _empty, _current_stream
+    current_device = _current_device if torch.cuda.device_count() > 1 else lambda: index
 
     def weights(x: Tensor, bias: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
-        if _current_device() != index:
+        if current_device() != index:
             with torch.cuda.device(index):
                 return weights(x, bias, scale)
         found, indices = empty(size, stride, float32), empty(size, stride, index_dtype)

@@ -18,6 +18,7 @@ from torch.utils._device import DeviceContext
 
 from autotopk.device import device_of
 from autotopk.problem import Answer, Problem
+from autotopk.runtime.derivatives import selected
 from autotopk.runtime.dispatch import Choice
 from autotopk.runtime.outputs import Outputs, write
 from autotopk.runtime.planning import Finish, Plan, Planner
@@ -150,6 +151,8 @@ class Operation(Planner):
 
         `data` says that all that torch has on top of data had its turn before.
         """
+        if type(k) is int and not k and not _is_compiling():  # nothing to select
+            return self.of_torch(input, k, dim, largest, sorted, out)
         if (
             _is_compiling()
             or not (type(input) is Tensor or type(input) is _Parameter)
@@ -201,11 +204,14 @@ class Operation(Planner):
         if input.requires_grad and not data and _grad_enabled():
             if out is not None or self.attach is None:  # torch.topk says that outputs have no derivatives
                 return self.of_torch(input, k, dim, largest, sorted, out)
-            return self.attach(input, dim, self(input.detach(), k, dim, largest, sorted))
+            if not reach:
+                return self.attach(input, dim, self(input.detach(), k, dim, largest, sorted))
+            plain = run
+            run = lambda input: selected(input, plain, dim)  # noqa: E731
         try:
             if out is None:
                 return run(input) if finish is None else finish(run(input))
-            written = write(run, out, input, size, reach)
+            written = write(run, out, input, size, reach, data)
         except Exception as error:
             return self._after_failure(error, choice, key, input, k, dim, largest, sorted, out, data)
         return self.of_torch(input, k, dim, largest, sorted, out) if written is None else written

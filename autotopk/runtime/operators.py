@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import DispatchKeySet
+from torch._C import DispatchKey, DispatchKeySet
 from torch.autograd import forward_ad
 
 from autotopk.runtime.operations import Operation
@@ -17,6 +17,13 @@ from autotopk.runtime.planning import Planner
 
 LIBRARY = torch.library.Library("autotopk", "DEF")
 """Keeps what is registered for as long as the process lives."""
+
+DATA = frozenset(
+    (DispatchKeySet(backend) | DispatchKeySet(view)).raw_repr()
+    for backend in (DispatchKey.CPU, DispatchKey.CUDA)
+    for view in (DispatchKey.Undefined, DispatchKey.ADInplaceOrView)
+)
+"""What is left to dispatch on below autograd where a tensor is nothing but its data."""
 
 Result = Tensor | tuple[Tensor, ...]
 
@@ -45,10 +52,12 @@ def register(operation: Operation, returns: str) -> None:
     def with_derivatives(
         keys: DispatchKeySet, input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
     ) -> Result:
+        below, wanted = keys & torch._C._after_autograd_keyset, has_derivatives(input)
+        if not wanted and below.raw_repr() in DATA:  # the dispatcher would ask for Python once more
+            return of_data(input, k, dim, largest, sorted)
         with torch._C._AutoDispatchBelowAutograd():
-            below = keys & torch._C._after_autograd_keyset
             found: Result = operator.redispatch(below, input, k, dim, largest, sorted)
-        return _plain(attach(input, dim, found)) if has_derivatives(input) else found
+        return _plain(attach(input, dim, found)) if wanted else found
 
     def of_batch(
         info: Any,
@@ -61,11 +70,17 @@ def register(operation: Operation, returns: str) -> None:
     ) -> tuple[Result, Any]:
         assert in_dims[0] is not None
         batch = input.movedim(in_dims[0], 0)
-        if batch.dim() == 1:  # of numbers: torch gives them one dimension for the search, and none in the result
-            found = operator(batch.unsqueeze(1), k, dim, largest, sorted)
+        rank = batch.dim() - 1
+        most = max(rank, 1) - 1
+        if not -most - 1 <= dim <= most:
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-most - 1}, {most}], but got {dim})"
+            )
+        if rank:
+            found = operator(batch, k, dim % rank + 1, largest, sorted)
+        else:  # numbers: torch gives them one dimension for the search, also where k is 0, and none in the result
+            found = operator(batch.unsqueeze(1), k or 1, 1, largest, sorted)
             found = found.squeeze(1) if isinstance(found, Tensor) else tuple(one.squeeze(1) for one in found)
-        else:
-            found = operator(batch, k, dim if dim < 0 else dim + 1, largest, sorted)
         return found, 0 if isinstance(found, Tensor) else (0,) * len(found)
 
     LIBRARY.impl(name, of_data, "CompositeExplicitAutograd")

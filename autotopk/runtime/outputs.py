@@ -16,7 +16,7 @@ ALIGNMENT = 16
 _ResultOut: Any = getattr(torch.return_types, "topk_out", torch.return_types.topk)  # missing from torch's stubs
 
 
-def write(run: Run, out: Outputs, input: Tensor, size: tuple[int, ...], reach: int) -> Any | None:
+def write(run: Run, out: Outputs, input: Tensor, size: tuple[int, ...], reach: int, data: bool) -> Any | None:
     """Run into outputs, or copy to them.
 
     Args:
@@ -25,6 +25,7 @@ def write(run: Run, out: Outputs, input: Tensor, size: tuple[int, ...], reach: i
         input: the input of `run`.
         size: of the results.
         reach: bytes of memory from the first to the last element of the input; 0 where `run` takes the input alone.
+        data: torch counts versions of outputs itself, since its dispatcher asks.
 
     Returns:
         What torch.topk returns for them; None where it adjusts outputs like these, or says what is wrong with them.
@@ -36,7 +37,8 @@ def write(run: Run, out: Outputs, input: Tensor, size: tuple[int, ...], reach: i
         return None
     if reach and _writable(out[0], input, reach) and _writable(out[1], input, reach):
         run(input, out)
-        torch.autograd.graph.increment_version(out)  # as operators of torch do
+        if not data:
+            torch.autograd.graph.increment_version(out)  # as operators of torch do
         return _ResultOut(out)
     values, indices = run(input)
     try:

@@ -4,16 +4,21 @@ Eager calls: torch's kernel of one device type is overridden, below autograd, tr
 Compiled graphs: a pass of Inductor puts our operator in the place of torch's.
 """
 
+import sys
 import threading
 import warnings
-from collections.abc import Sequence
-from types import TracebackType
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType, TracebackType
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch._C import DispatchKeySet
+from torch._C import DispatchKey, DispatchKeySet
 
+from autotopk.errors import warn
 from autotopk.identity import digest
 from autotopk.runtime import api, operators
 from autotopk.runtime.state import default
@@ -23,6 +28,9 @@ Asked = tuple[Tensor, int, int, bool, bool]
 
 FILES = (__file__, operators.__file__)
 """What decides how a compiled graph comes out."""
+
+COMPILER = "torch._inductor.compile_fx"
+"""Inductor, which takes a second to import: only programs that compile do."""
 
 OVERLOADS = ("topk", "topk.values")
 """What torch.topk, Tensor.topk and `out=` come down to."""
@@ -73,6 +81,13 @@ def patch(device_type: str = "cuda") -> Patch:
     return Patch(device_type)
 
 
+class _Thread(threading.local):
+    """What is true of one thread."""
+
+    asked = False
+    """Ours was asked, and has not answered yet."""
+
+
 class _Override:
     """Our kernels in the place of torch's, for one device type, as often as it was asked for."""
 
@@ -89,8 +104,10 @@ class _Override:
         self._count = 0
         self._library: Any = None
         self._pass: Any = None
+        self._watch: _Watch | None = None
         self._kernels: dict[str, Any] = {}
-        self._here = threading.local()
+        self._keys = DispatchKeySet(getattr(DispatchKey, self._key))
+        self._here = _Thread()
 
     def take(self) -> None:
         if self._count == 0:
@@ -102,30 +119,45 @@ class _Override:
             self._kernels = {name: torch.library.get_kernel(f"aten::{name}", self._key) for name in OVERLOADS}
         except RuntimeError:  # this torch is built without it
             return
-        self._pass = compiled_pass(self._device_type)
+        if COMPILER in sys.modules:
+            self._pass = compiled_pass(self._device_type)
         self._library = torch.library.Library("aten", "IMPL")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="(?s).*overrid")
-            self._library.impl("topk", self._fresh, self._key, with_keyset=True)
-            self._library.impl("topk.values", self._into, self._key, with_keyset=True)
-        self._pass.begin()
+            self._library.impl("topk", self._fresh, self._key)
+            self._library.impl("topk.values", self._into, self._key)
+        if self._pass is not None:
+            self._pass.begin()
+        else:
+            self._watch = _Watch(COMPILER, self._enter_graphs)
+            sys.meta_path.insert(0, self._watch)
+
+    def _enter_graphs(self) -> None:
+        with self.changing:
+            if self._library is None:  # restored meanwhile
+                return
+            try:
+                self._pass = compiled_pass(self._device_type)
+                self._pass.begin()
+            except Exception as error:  # would be the end of an import
+                warn(f"compiled graphs keep torch.topk: {error!r}")
 
     def drop(self) -> None:
         self._count -= 1
         if self._count or self._library is None:
             return
         self._library._destroy()
-        self._pass.end()
-        self._library = self._pass = None
+        if self._pass is not None:
+            self._pass.end()
+        elif self._watch in sys.meta_path:
+            sys.meta_path.remove(self._watch)
+        self._library = self._pass = self._watch = None
 
-    def _fresh(
-        self, keys: DispatchKeySet, self_: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-    ) -> Any:
-        return self._answer("topk", keys, (self_, k, dim, largest, sorted), None)
+    def _fresh(self, self_: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+        return self._answer("topk", (self_, k, dim, largest, sorted), None)
 
     def _into(
         self,
-        keys: DispatchKeySet,
         self_: Tensor,
         k: int,
         dim: int = -1,
@@ -135,18 +167,47 @@ class _Override:
         values: Tensor,
         indices: Tensor,
     ) -> Any:
-        return self._answer("topk.values", keys, (self_, k, dim, largest, sorted), (values, indices))
+        return self._answer("topk.values", (self_, k, dim, largest, sorted), (values, indices))
 
-    def _answer(self, name: str, keys: DispatchKeySet, asked: Asked, out: tuple[Tensor, Tensor] | None) -> Any:
+    def _answer(self, name: str, asked: Asked, out: tuple[Tensor, Tensor] | None) -> Any:
         """Ours; torch's own where it is ours that asks."""
-        if getattr(self._here, "asked", False):
+        here = self._here
+        if here.asked:
             outputs = {} if out is None else {"values": out[0], "indices": out[1]}
-            return self._kernels[name].call_boxed(keys, *asked, **outputs)
-        self._here.asked = True
+            return self._kernels[name].call_boxed(self._keys, *asked, **outputs)
+        here.asked = True
         try:
-            return tuple(api.pairs(*asked, out, True))
+            return _ask(*asked, out, True)
         finally:
-            self._here.asked = False
+            here.asked = False
+
+
+_ask = api.pairs.__call__
+
+
+class _Watch(MetaPathFinder):
+    """Calls back once a module has been imported."""
+
+    def __init__(self, name: str, then: Callable[[], None]) -> None:
+        self._name = name
+        self._then = then
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                self._then()
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
 
 
 def compiled_pass(device_type: str) -> Any:

@@ -342,13 +342,21 @@ print("triton" in sys.modules)
 """
 
 
+ALONE = {"AUTOTOPK_PACKS": "0", "AUTOTOPK_BUILD": "wait"}
+"""Without what is shipped compiled, and compiled in the call."""
+
+
 def test_second_process_compiles_nothing(tmp_path: Path) -> None:
-    assert [python(SECOND, environment(tmp_path)) for _ in range(2)] == ["True\n", "False\n"]
+    assert [python(SECOND, environment(tmp_path, **ALONE)) for _ in range(2)] == ["True\n", "False\n"]
+
+
+def test_first_process_compiles_nothing_that_is_shipped(tmp_path: Path) -> None:
+    assert python(SECOND, environment(tmp_path)) == "False\n"
 
 
 def test_sixteen_first_calls_at_once(tmp_path: Path) -> None:
     """No error, no warning but the documented one, and one kernel in the cache."""
-    said = python(FIRST_CALLS, environment(tmp_path, DEVICE="cuda"))
+    said = python(FIRST_CALLS, environment(tmp_path, **ALONE, DEVICE="cuda"))
     assert said.splitlines() == ["['AutotopkWarning: nothing like']"] * 16
     assert len(list((tmp_path / "kernels").iterdir())) == 1
 

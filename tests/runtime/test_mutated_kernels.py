@@ -35,7 +35,8 @@ def source(tmp_path: Path, planted: Planted, monkeypatch: pytest.MonkeyPatch) ->
     """Behind `topk` a kernel that comes from the cache, loaded and launched as far as that goes without a GPU."""
     source = CountingSource(tmp_path / "log", kernel=COMPILED)
     monkeypatch.setattr(planted, "program", lambda *_: KernelProgram.of(source, Extent(per=(("rows", 1),))))
-    monkeypatch.setattr("autotopk.runtime.operations.device_of", lambda _: H100)
+    for room in ("operations", "planning"):
+        monkeypatch.setattr(f"autotopk.runtime.{room}.device_of", lambda _: H100)
     monkeypatch.setattr(torch.cuda, "device", nullcontext)
     monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
     monkeypatch.setattr(launch, "_current_device", lambda: 0)

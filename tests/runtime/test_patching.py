@@ -1,5 +1,6 @@
 """`autotopk.patch`: torch.topk answered by our kernels, eager and compiled, and back again."""
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch._inductor import config
+from torch._inductor import compile_fx, config  # noqa: F401
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -234,6 +235,40 @@ def test_caches_of_graphs_tell_patches_apart(other: Noting, monkeypatch: pytest.
     graph = torch.fx.Graph()
     ours(graph)
     assert other.graphs == 1
+
+
+BEFORE_INDUCTOR = """
+import sys, torch, autotopk
+first = autotopk.patch("cpu")
+second = autotopk.patch("cpu")
+print("torch._inductor" in sys.modules)
+import torch._inductor.compile_fx
+from torch._inductor import config
+print(type(config.post_grad_custom_post_pass).__name__)
+first.restore(); second.restore()
+print(config.post_grad_custom_post_pass)
+for name in [name for name in sys.modules if name.startswith("torch._inductor.compile_fx")]:
+    del sys.modules[name]
+watches = len(sys.meta_path)
+autotopk.patch("cpu").restore()
+print(len(sys.meta_path) - watches)
+"""
+
+
+def test_inductor_is_not_imported_before_it_is_needed() -> None:
+    found = subprocess.run([sys.executable, "-c", BEFORE_INDUCTOR], capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines() == ["False", "Replace", "None", "0"]
+    assert found.stderr == ""
+
+
+def test_what_fails_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And Inductor is imported nevertheless."""
+    monkeypatch.delitem(sys.modules, patching.COMPILER)
+    with autotopk.patch("cpu"):
+        monkeypatch.setattr(patching, "compiled_pass", lambda _: 1 / 0)
+        with pytest.warns(autotopk.AutotopkWarning, match="compiled graphs keep torch.topk: ZeroDivisionError"):
+            importlib.import_module(patching.COMPILER)
+        assert config.post_grad_custom_post_pass is None
 
 
 # Programs that cannot be edited
