@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from autotopk.strategies import torch_fallback
-from autotopk.tuning import evaluate
+from autotopk.runtime import trial
 
 
 def slow_topk(*arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
