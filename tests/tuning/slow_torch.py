@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autotopk.strategies import torch_fallback
 from autotopk.runtime import trial
+from autotopk.strategies import torch_fallback
 
 
 def slow_topk(*arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
@@ -18,5 +18,5 @@ def slow_topk(*arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
 
 
 if multiprocessing.parent_process() is not None:
-    for module in (evaluate, torch_fallback):  # the baseline, and the candidate
+    for module in (trial, torch_fallback):  # the baseline, and the candidate
         setattr(module, "torch_topk", slow_topk)  # noqa: B010  # not a name that they export
