@@ -97,7 +97,7 @@ def read(path: Path, device: Device) -> "list[Workload]":
             for name, value in {"device": place, **miss}.items():
                 if reason := why_not(name, columns[name], value):
                     raise ValueError(reason)
-            workload = Workload.of(TuningKey(**miss))
+            workload = Workload.of(TuningKey(**{"dtype": "float32", "sorted": True, **miss}))
             check_size(workload.rows, workload.cols, workload.dtype)
             if place == device.fingerprint:
                 counts[workload] += 1

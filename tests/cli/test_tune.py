@@ -60,7 +60,7 @@ def test_misses_are_tuned(cli: Cli, tmp_path: Path) -> None:
     assert missed.returncode == 0, missed.stderr
     cli("tune", "--from-misses", misses, "--budget", "30", "--device", "cpu")
     (winner,) = json.loads(cli("show", "--json").stdout)
-    assert winner["key"] == {"dtype": "float32", "rows": 4, "cols": 256, "k": 8, "sorted": True}
+    assert winner["key"] == {"dtype": "float32", "rows": 4, "cols": 256, "k": 8, "sorted": True, "routing": ""}
 
 
 MISS = '{"device": "a GPU", "dtype": "float32", "rows": 4, "cols": 256, "k": 8, "sorted": true}'
