@@ -75,7 +75,9 @@ def ends() -> Iterator[ParameterSet]:
     values = itertools.cycle(["random", "ties", "few_nan", "near_ties", "minus_inf_padding"])
     for dtype in LOGITS:
         for lanes in lane_route.kernels(dtype):
-            for experts in sorted({max(lanes.width, lanes.inside * lanes.step), lanes.longest}):
+            # slots that nobody asks for give a NaN, which the interpreter's maximum keeps, and the GPU's does not
+            shortest = -(-lanes.most // lanes.width) * lanes.width
+            for experts in sorted({max(shortest, lanes.inside * lanes.step), lanes.longest}):
                 padded = lanes.reading == "single"
                 rule = f"{next(scorings)}{next(raw)}"
                 one = Route(2, experts, min(lanes.most, experts), rule, dtype, next(values), padded=padded)
