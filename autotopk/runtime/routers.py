@@ -94,9 +94,12 @@ class Router(Planner):
             return self._longer_way(x, k, *more, data=data)
         if not data and operations.is_transformed():
             return self._longer_way(x, k, *more, data=data)
-        if plan is _UNKNOWN:
+        if type(k) is not int or type(scale) is not float:  # 2.0 and True find the plans of 2 and 1
             if type(k) is not int and (whole := operations.whole(k)) is not None and type(k) is not bool:
                 return self(x, whole, *more, data)
+            checked(x, k, more)
+            scale = float(scale)
+        if plan is _UNKNOWN:
             routing = checked(x, k, more)
             if operations.is_tracing() or (self._runtime.cpu_is_torchs and x.is_cpu):
                 plan = None

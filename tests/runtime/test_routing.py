@@ -402,3 +402,15 @@ def test_problems_and_answers_fit() -> None:
 
 def test_a_rule_is_made_once() -> None:
     assert routers.rule("softmax", False, True, 1, 1) is routers.rule("softmax", False, True, 1, 1)
+
+
+def test_refusals_are_the_same_once_a_plan_is_known(planted: PlantedRouter) -> None:
+    """And cost no kernel its place."""
+    x = logits(4, 16)
+    weights, _ = autotopk.topk_softmax(x, 2)
+    for k, scale in ((2, "2"), (2, None), (2.0, 1.0), (True, 1.0)):
+        with pytest.raises(TypeError, match=r"is not a (whole )?number"):
+            autotopk.topk_softmax(x, k, scale=scale)  # type: ignore[arg-type]
+    asked = len(planted.problems)
+    torch.testing.assert_close(autotopk.topk_softmax(x, 2, scale=3)[0], 3 * weights)
+    assert len(planted.problems) == asked + 1
