@@ -139,7 +139,7 @@ def run_session(
             run=store.begin_run(device, environment, {}),
             worker=worker,
             pool=pool,
-            until=time.monotonic() + 60,
+            until=time.monotonic() + 600,  # beside other load
             tell=tell,
         )
         session = Session(
