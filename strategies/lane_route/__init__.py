@@ -9,14 +9,14 @@ from autotopk.candidate import Knob
 from autotopk.compilers.triton import TritonSource, reasons_unbuildable
 from autotopk.device import Device
 from autotopk.kernel import KernelSource
-from autotopk.problem import VECTOR_BYTES, WEIGHTS, Problem
+from autotopk.problem import VECTOR_BYTES, Problem
 from autotopk.program import Extent, KernelProgram
 from autotopk.routing import LOGITS
 from autotopk.strategies import lane_merge
-from autotopk.strategies._routing import DEVICE_CODE
+from autotopk.strategies._routing import DEVICE_CODE, FEATURES
 from autotopk.strategies._short_rows import reading, reasons_unlaunchable, reasons_unmerged
 from autotopk.strategies.lane_merge import LaneMergeConfig, LaneMergeKernel
-from autotopk.strategy import Features, Strategy
+from autotopk.strategy import Strategy
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,7 @@ class LaneRoute(Strategy):
     name = "lane_route"
     config_type = LaneMergeConfig
     preference: ClassVar[int] = 20
-    features = Features(
-        dtypes=frozenset(LOGITS), answers=frozenset(WEIGHTS), device_types=frozenset({"cuda"}), capability=(8, 0)
-    )
+    features = FEATURES
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs short rows, a small k, and a choice by the logits of all experts."""

@@ -9,14 +9,14 @@ from autotopk.candidate import Knob
 from autotopk.compilers.triton import TritonSource, reasons_unbuildable
 from autotopk.device import Device
 from autotopk.kernel import KernelSource
-from autotopk.problem import DTYPE_BYTES, VECTOR_BYTES, WEIGHTS, Problem, power_of_two
+from autotopk.problem import DTYPE_BYTES, VECTOR_BYTES, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.routing import LOGITS
-from autotopk.strategies._routing import DEVICE_CODE
+from autotopk.strategies._routing import DEVICE_CODE, FEATURES
 from autotopk.strategies._short_rows import reasons_unlaunchable, reasons_unmerged
 from autotopk.strategies.lane_merge import MAX_SHARE, UNROLLED, LaneMergeConfig, least_depth
 from autotopk.strategies.masked_route import SIGNATURE
-from autotopk.strategy import Features, Strategy
+from autotopk.strategy import Strategy
 
 LANES, WARPS, DEPTHS = (8, 16, 32), (1, 2), (8, 16, 32)
 
@@ -122,9 +122,7 @@ class ListRoute(Strategy):
     name = "list_route"
     config_type = ListRouteConfig
     preference: ClassVar[int] = 15
-    features = Features(
-        dtypes=frozenset(LOGITS), answers=frozenset(WEIGHTS), device_types=frozenset({"cuda"}), capability=(8, 0)
-    )
+    features = FEATURES
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs short rows of whole vectors, a small k, and groups that lanes share evenly."""

@@ -10,12 +10,12 @@ from autotopk.candidate import Knob
 from autotopk.compilers.triton import TritonSource, reasons_unbuildable
 from autotopk.device import Device
 from autotopk.kernel import KernelSource
-from autotopk.problem import DTYPE_BYTES, VECTOR_BYTES, WEIGHTS, Problem, power_of_two
+from autotopk.problem import DTYPE_BYTES, VECTOR_BYTES, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.routing import LOGITS
-from autotopk.strategies._routing import DEVICE_CODE, MOST_K
+from autotopk.strategies._routing import DEVICE_CODE, FEATURES, MOST_K
 from autotopk.strategies._short_rows import reasons_unlaunchable
-from autotopk.strategy import Features, Strategy
+from autotopk.strategy import Strategy
 
 ROWS, WARPS = (1, 2), (1, 2)
 MOST_PLACES = {True: {64: 32, 8: 256}, False: {64: 32}}
@@ -130,9 +130,7 @@ class MaskedRoute(Strategy):
     name = "masked_route"
     config_type = MaskedRouteConfig
     preference: ClassVar[int] = 10
-    features = Features(
-        dtypes=frozenset(LOGITS), answers=frozenset(WEIGHTS), device_types=frozenset({"cuda"}), capability=(8, 0)
-    )
+    features = FEATURES
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs scores with a bias or groups, few experts and a small k."""
