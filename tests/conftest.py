@@ -88,6 +88,7 @@ def isolated(
     if request.node.get_closest_marker("gpu"):
         share_kernels(cache_dir, kept_kernels)
     monkeypatch.setenv("AUTOTOPK_CACHE_DIR", str(cache_dir))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_dir.parent / "home"))  # what `make tune` left there is not read
     monkeypatch.setenv("AUTOTOPK_SHIPPED", "0")
     monkeypatch.setenv("AUTOTOPK_BUILD", "wait")  # no test starts a process that it does not know of
     monkeypatch.setenv("AUTOTOPK_PACKS", "0")
