@@ -37,7 +37,7 @@ class View:
         rows_last = x.movedim(dim, -1)
         *batch, cols = rows_last.shape
         rows = x.numel() // cols
-        row_stride = _row_stride(rows_last)
+        row_stride = even_row_stride(rows_last)
         problem = Problem.contiguous(rows, cols, k, dtype, x.device.type, largest=largest, sorted=sorted)
         if row_stride is not None:
             vector = vector_width(x.data_ptr(), row_stride, cols, x.element_size())
@@ -119,7 +119,7 @@ def laid_out(x: Tensor, size: tuple[int, ...], strides: tuple[int, ...]) -> Tens
     return x if x.shape == size and x.stride() == strides else x.as_strided(size, strides)
 
 
-def _row_stride(x: Tensor) -> int | None:
+def even_row_stride(x: Tensor) -> int | None:
     """Distance between rows where all leading dimensions step evenly and columns are adjacent, else None."""
     cols = x.shape[-1]
     if cols > 1 and x.stride(-1) != 1:

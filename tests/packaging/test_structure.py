@@ -31,7 +31,7 @@ def is_device_code(file: Path) -> bool:
     folder = file.relative_to(ROOT)
     return file.name != "__init__.py" and any(
         folder.is_relative_to(Path("strategies") / name)
-        for name in ("_short_rows", "_routing", "_radix/device", "_collectives")
+        for name in ("_short_rows", "_embedded", "_routing", "_radix/device", "_collectives")
     )
 
 

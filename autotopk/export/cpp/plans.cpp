@@ -20,11 +20,14 @@ constexpr size_t kMaxBytes = 256 << 20, kMaxParameters = 24;
 
 [[noreturn]] void refuse(const std::string& what) { throw std::runtime_error(what); }
 
-/* FNV-1a, 64 bits: shows damage, proves no author. */
-uint64_t digest(const char* data, size_t size) {
-  uint64_t hash = 0xCBF29CE484222325;
-  for (size_t i = 0; i < size; i++) hash = (hash ^ static_cast<unsigned char>(data[i])) * 0x100000001B3;
-  return hash;
+/* CRC-32, as zlib's. */
+uint32_t digest(const char* data, size_t size) {
+  uint32_t hash = ~0u;
+  for (size_t i = 0; i < size; i++) {
+    hash ^= static_cast<unsigned char>(data[i]);
+    for (int bit = 0; bit < 8; bit++) hash = hash >> 1 ^ (hash & 1 ? 0xEDB88320 : 0);
+  }
+  return ~hash;
 }
 
 /* Words and numbers of the text. */
@@ -153,8 +156,8 @@ void Table::read(const std::string& path) {
   first.expect("autotopk");
   first.expect("plans");
   if (first.number() != 1) refuse("it is of another version");
-  char expected[17];
-  snprintf(expected, sizeof expected, "%016llx", static_cast<unsigned long long>(digest(all.data() + line + 1, all.size() - line - 1)));
+  char expected[9];
+  snprintf(expected, sizeof expected, "%08x", digest(all.data() + line + 1, all.size() - line - 1));
   if (first.word() != expected) refuse("it is damaged: its digest does not match");
 
   Words words{std::istringstream(all.substr(line, end + 5 - line))};

@@ -1,0 +1,107 @@
+"""What is compiled from C++ for models that run without Python: the operator's library, and a program that runs models.
+
+Both are compiled once, with c++ (or what CXX names), into the cache folder.
+"""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from autotopk import settings
+from autotopk.errors import BuildError
+from autotopk.files import make_private
+from autotopk.identity import digest
+from autotopk.torch_topk import torch_topk
+
+SOURCES = Path(__file__).parent / "cpp"
+TORCH = Path(torch.__file__).parent
+
+STABLE = "-DTORCH_TARGET_VERSION=0x020A000000000000"
+"""The library is for torch 2.10 and all later ones."""
+
+TIMEOUT_S = 300.0
+"""Longest run of the compiler, in seconds."""
+
+
+def library() -> Path:
+    """The C++ operator, a shared library that runs with torch 2.10 and later. Raises BuildError."""
+    files = ("operator.cpp", "bound.cpp", "plans.cpp")
+    return _built(
+        "libautotopk_aot.so", files, ("-O2", "-shared", "-fPIC", "-fvisibility=hidden", STABLE), ("torch_cpu",)
+    )
+
+
+def runner() -> Path:
+    """The program `run_model`, for this installation of torch. Raises BuildError."""
+    libraries = ["torch", "torch_cpu", "c10"]
+    libraries += ["torch_cuda"] if torch.version.cuda else []
+    return _built("run_model", ("run_model.cpp",), ("-O1", f"-Wl,-rpath,{TORCH / 'lib'}"), libraries)
+
+
+@cache
+def load() -> None:
+    """Make the C++ operator one of this process: to export models with it, and to run them from Python.
+
+    Raises BuildError.
+    """
+    handle()
+    torch.library.register_fake("autotopk::aot_topk", _sizes)
+
+
+@cache
+def handle() -> ctypes.CDLL:
+    """The library, its symbols visible to models. Raises BuildError."""
+    try:
+        return ctypes.CDLL(str(library()), mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise BuildError(f"the operator's library cannot be loaded: {error}") from error
+
+
+def _sizes(
+    input: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[torch.Tensor, torch.Tensor]:
+    values, indices = torch_topk(input, k, dim, largest, sorted)
+    return values, indices
+
+
+def _built(name: str, files: Sequence[str], options: Sequence[str], libraries: Sequence[str]) -> Path:
+    """A file of that name in a folder for its sources, compiler options and torch."""
+    contents = [(SOURCES / file).read_text() for file in sorted(os.listdir(SOURCES))]
+    folder = settings.cache_dir() / "aot" / digest(name, *contents, *options, torch.__version__, str(TORCH))
+    path = folder / name
+    if path.is_file():
+        return path
+    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
+    if compiler is None:
+        raise BuildError(f"{name} cannot be compiled: no C++ compiler is on the path")
+    make_private(folder)
+    includes = [
+        part for place in ("", "torch/csrc/api/include") for part in ("-isystem", str(TORCH / "include" / place))
+    ]
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        made = Path(scratch) / name
+        command = [
+            compiler,
+            "-std=c++20",
+            *options,
+            *includes,
+            *(str(SOURCES / file) for file in files),
+            "-o",
+            str(made),
+        ]
+        command += [f"-L{TORCH / 'lib'}", "-Wl,--no-as-needed", *(f"-l{one}" for one in libraries), "-ldl"]
+        try:
+            subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
+        except subprocess.CalledProcessError as error:
+            raise BuildError(f"{name} cannot be compiled: {error.stderr.strip()[-2000:]}") from error
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise BuildError(f"{name} cannot be compiled: {error}") from error
+        os.replace(made, path)
+    return path
