@@ -17,7 +17,7 @@ ARGS ?=
 FILE ?= winners.bundle
 OUT ?= autotopk/packs
 
-.PHONY: tune bench export kernels test test-slow test-gpu lint format venv clean
+.PHONY: tune bench export kernels test test-slow test-gpu test-aot lint format venv clean
 
 tune: $(READY)  ## measure on this machine and keep the winners
 	$(PYTHON) -m autotopk tune $(ARGS)
@@ -41,6 +41,9 @@ test-slow: $(READY)  ## what takes minutes: many mutated files, tuning beside ot
 
 test-gpu: $(READY)  ## what needs a GPU, one process
 	$(PYTEST) -m gpu $(ARGS)
+
+test-aot: $(READY)  ## models with top-k in C++ on a GPU: answers, and times beside torch.topk's
+	$(PYTHON) -m scripts.aot $(ARGS)
 
 lint: venv  ## format, style, types, direction of imports
 	.venv/bin/ruff format --check . && .venv/bin/ruff check .

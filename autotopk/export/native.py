@@ -45,23 +45,30 @@ def runner() -> Path:
     return _built("run_model", ("run_model.cpp",), ("-O1", f"-Wl,-rpath,{TORCH / 'lib'}"), libraries)
 
 
-@cache
-def load() -> None:
-    """Make the C++ operator one of this process: to export models with it, and to run them from Python.
+def load(*plans: Path | str) -> None:
+    """Make the C++ operator one of this process, to export models with it and to run them from Python.
 
-    Raises BuildError.
+    Args:
+        plans: files that it reads besides those that AUTOTOPK_PLANS names.
+
+    Raises:
+        BuildError: the library cannot be compiled or loaded, or a file of plans cannot be used.
     """
-    handle()
-    torch.library.register_fake("autotopk::aot_topk", _sizes)
+    library = _loaded()
+    for path in plans:
+        if library.autotopk_add_plans(os.fsencode(path)):
+            raise BuildError(f"{path} cannot be used, see standard error")
 
 
 @cache
-def handle() -> ctypes.CDLL:
-    """The library, its symbols visible to models. Raises BuildError."""
+def _loaded() -> ctypes.CDLL:
+    """The library, its functions visible to models. Raises BuildError."""
     try:
-        return ctypes.CDLL(str(library()), mode=ctypes.RTLD_GLOBAL)
+        found = ctypes.CDLL(str(library()), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
         raise BuildError(f"the operator's library cannot be loaded: {error}") from error
+    torch.library.register_fake("autotopk::aot_topk", _sizes)
+    return found
 
 
 def _sizes(

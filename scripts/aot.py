@@ -1,0 +1,208 @@
+"""Models of one top-k, compiled by AOTInductor and run by a C++ program: ours beside torch.topk in the same process.
+
+`make test-aot ARGS="--out docs/figures/aot"` builds every shape four ways, checks the answers against eager ones and
+times them in turn:
+
+torch       as exported
+triton      with a Triton kernel of ours embedded
+library     with calls of the C++ library, direct
+dispatched  the same by torch's dispatcher, as any custom operator
+
+Exit code 1 where an answer is wrong, where a package of ours asks for torch's own top-k, or where it is not fast
+enough: in geometric mean `FASTER` times torch.topk's GPU time, and no whole call slower than torch.topk's.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import geometric_mean
+from tempfile import TemporaryDirectory
+from typing import Any
+from zipfile import ZipFile
+
+import torch
+
+from autotopk import export
+from autotopk.oracle.reference import problems_with
+from autotopk.workloads import tagged
+
+WAYS = ("torch", "triton", "library", "dispatched")
+OURS = WAYS[1:]
+SHAPES = [*((one.rows, one.cols, one.k) for one in tagged("executorch") if one.sorted), (64, 4096, 64)]
+FASTER = 5.0
+TORCHS = re.compile(r" U aoti_torch_(?:cpu|cuda)_topk$", re.MULTILINE)
+
+Shape = tuple[int, int, int]
+
+
+class Model(torch.nn.Module):
+    """Top k of rows."""
+
+    def __init__(self, k: int) -> None:
+        super().__init__()
+        self.k = k
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        values, indices = torch.topk(x, self.k)
+        return values, indices
+
+
+@dataclass(frozen=True)
+class Built:
+    """A package, and what is beside it."""
+
+    way: str
+    shape: Shape
+    package: Path
+    plans: Path | None
+    by: str
+    asks_torch: bool
+    """It calls torch's own top-k."""
+
+
+def build(way: str, shape: Shape, folder: Path, device: str) -> Built:
+    """Compile one model."""
+    rows, cols, k = shape
+    name = f"{way}_{rows}x{cols}_{k}"
+    program = torch.export.export(Model(k), (torch.randn(rows, cols, device=device),))
+    plans, by, configs = None, "torch.topk", {}
+    if way != "torch":
+        found = export.replace_topk(program, "triton" if way == "triton" else "library", always=True)
+        by = str(found.sites[0])
+        configs = {} if way == "dispatched" else dict(found.inductor_configs)
+        plans = found.write_plans(folder / f"{name}.plans") if found.plans else None
+    package = folder / f"{name}.pt2"
+    torch._inductor.aoti_compile_and_package(program, package_path=str(package), inductor_configs=configs)
+    return Built(way, shape, package, plans, by, asks_torch(package))
+
+
+def asks_torch(package: Path) -> bool:
+    """Whether a package's code has torch's own top-k among its undefined symbols."""
+    with TemporaryDirectory() as folder, ZipFile(package) as archive:
+        for name in archive.namelist():
+            if name.endswith(".so"):
+                symbols = subprocess.run(["nm", "-D", archive.extract(name, folder)], capture_output=True, text=True)
+                if TORCHS.search(symbols.stdout):
+                    return True
+    return False
+
+
+def run(built: Sequence[Built], folder: Path, device: str, rounds: int) -> list[dict[str, Any]]:
+    """Run and time all packages in one process without Python; its lines, in the order of the packages."""
+    command = [str(export.runner()), "--device", device, "--rounds", str(rounds)]
+    if any(one.way in ("library", "dispatched") for one in built):
+        command += ["--library", str(export.library())]
+    for one in built:
+        rows, cols, k = one.shape
+        command += [str(one.package), str(folder / f"{rows}x{cols}.pt"), str(one.package.with_suffix(""))]
+    plans = ":".join(str(one.plans) for one in built if one.plans)
+    environment = {**os.environ, "AUTOTOPK_PLANS": plans}
+    found = subprocess.run(command, env=environment, capture_output=True, text=True)
+    sys.stderr.write(found.stderr)
+    if found.returncode:
+        raise SystemExit(f"the runner ended with {found.returncode}")
+    return [json.loads(line) for line in found.stdout.splitlines()]
+
+
+def wrong(one: Built, folder: Path, device: str) -> list[str]:
+    """What is wrong with a package's answer."""
+    rows, cols, k = one.shape
+    values, indices = (torch.load(one.package.with_suffix(f".{at}.pt")).to(device) for at in (0, 1))
+    return problems_with(torch.load(folder / f"{rows}x{cols}.pt").to(device), values, indices, k)
+
+
+def about(device: str) -> dict[str, Any]:
+    """Where it was measured."""
+    name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    return {
+        "device": name,
+        "torch": torch.__version__,
+        "commit": os.environ.get("COMMIT") or commit or "unknown",
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def table(shapes: Sequence[Shape], times: dict[str, dict[str, dict[str, float]]]) -> list[str]:
+    """GPU time and time of the whole call, microseconds, by shape."""
+    heads = [f"{way} {what}" for what in ("GPU", "call") for way in WAYS]
+    lines = ["| rows x cols, k | " + " | ".join(heads) + " |", "|---" * (1 + len(heads)) + "|"]
+    for shape in shapes:
+        cells = [times[str(shape)][way][f"{what}_us"] for what in ("gpu", "call") for way in WAYS]
+        lines.append(f"| {shape[0]}x{shape[1]}, {shape[2]} | " + " | ".join(f"{cell:.1f}" for cell in cells) + " |")
+    return lines
+
+
+def main() -> int:
+    parser = ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--out", type=Path, help="folder for a JSON file of all times")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--processes", type=int, default=min(14, os.cpu_count() or 1))
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--shapes", type=int, default=len(SHAPES), help="so many of them")
+    options = parser.parse_args()
+    shapes, device = SHAPES[-options.shapes :], options.device
+    ways = WAYS if device == "cuda" else ("torch", "library", "dispatched")
+    export.library(), export.runner()
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for rows, cols, k in shapes:
+            torch.manual_seed(rows + cols + k)
+            torch.save(torch.randn(rows, cols), folder / f"{rows}x{cols}.pt")
+        pool = ProcessPoolExecutor(options.processes, mp_context=get_context("spawn"))
+        with pool:
+            jobs = [pool.submit(build, way, shape, folder, device) for shape in shapes for way in ways]
+            built = [job.result() for job in jobs]
+        print(f"{len(built)} packages built", flush=True)
+        lines = run(built, folder, device, options.rounds)
+        faults = [f"{one.way} {one.shape}: {what}" for one in built for what in wrong(one, folder, device)]
+    faults += [
+        f"{one.way} {one.shape} asks for torch's top-k" for one in built if one.way != "torch" and one.asks_torch
+    ]
+    times: dict[str, dict[str, dict[str, float]]] = {str(shape): {} for shape in shapes}
+    for one, line in zip(built, lines, strict=True):
+        times[str(one.shape)][one.way] = {key: value for key, value in line.items() if key != "model"}
+    for one in built:
+        print(f"{one.way}: {one.by}")
+    if device == "cuda":
+        faults += slow(times)
+        print("\n".join(table(shapes, times)))
+    print("\n".join(faults) or "every answer right")
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        content = {**about(device), "times_us": times, "by": {f"{one.way} {one.shape}": one.by for one in built}}
+        (options.out / "times.json").write_text(json.dumps(content, indent=1) + "\n")
+    return 1 if faults else 0
+
+
+def slow(times: dict[str, dict[str, dict[str, float]]]) -> list[str]:
+    """Where ours is not fast enough; prints the geometric means."""
+    found = []
+    for way in OURS:
+        gpu = geometric_mean(ways["torch"]["gpu_us"] / ways[way]["gpu_us"] for ways in times.values())
+        call = geometric_mean(ways["torch"]["call_us"] / ways[way]["call_us"] for ways in times.values())
+        host = geometric_mean(ways["torch"]["host_us"] / ways[way]["host_us"] for ways in times.values())
+        print(
+            f"{way}: {gpu:.2f} times torch.topk's speed on the GPU, {call:.2f} in whole calls, {host:.2f} on the host"
+        )
+        if gpu < FASTER:
+            found.append(f"{way} is {gpu:.2f} times as fast on the GPU, not {FASTER}")
+        found += [
+            f"{way} {shape}: a call takes {ways[way]['call_us']:.1f} us, torch.topk's {ways['torch']['call_us']:.1f}"
+            for shape, ways in times.items()
+            if ways[way]["call_us"] > ways["torch"]["call_us"]
+        ]
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
