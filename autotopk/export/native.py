@@ -42,7 +42,12 @@ def runner() -> Path:
     """The program `run_model`, for this installation of torch. Raises BuildError."""
     libraries = ["torch", "torch_cpu", "c10"]
     libraries += ["torch_cuda"] if torch.version.cuda else []
-    return _built("run_model", ("run_model.cpp",), ("-O1", f"-Wl,-rpath,{TORCH / 'lib'}"), libraries)
+    return _built(
+        "run_model",
+        ("run_model.cpp",),
+        ("-O1", f"-Wl,-rpath,{TORCH / 'lib'}", "-Wl,--unresolved-symbols=ignore-in-shared-libs"),
+        libraries,
+    )
 
 
 def load(*plans: Path | str) -> None:
