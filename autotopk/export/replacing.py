@@ -12,7 +12,7 @@ from autotopk.device import Device, device_of
 from autotopk.errors import SelectionError, UnsupportedProblemError
 from autotopk.export import embedding, native, plans, serving
 from autotopk.export.calls import Call, calls
-from autotopk.export.serving import Access, Asked, Plan
+from autotopk.export.serving import Access, Asked, Plan, Terms
 from autotopk.strategy import Strategy
 
 Way = Literal["triton", "library"]
@@ -155,12 +155,12 @@ class _Calling(_Replacing):
                 raise UnsupportedProblemError("there is nothing to find")
             device = self.device(call)
             for asked, last in self.ways(call):
-                if found := list(serving.plans(asked, device, _any, always=self.always)):
+                if found := list(serving.plans(asked, Terms(device, _any, self.always))):
                     self.plans += found
                     strided = asked.row_stride is not None
                     call.become(self._target, call.largest, call.sorted, contiguous=not strided, last=last)
                     by = dict.fromkeys(plan.label for plan in found)
-                    gaps = "" if asked.rows.fixed and asked.cols.fixed else "torch.topk serves sizes without a plan"
+                    gaps = "" if asked.fixed else "torch.topk serves sizes without a plan"
                     return next(iter(by)) if len(by) == 1 else f"{len(found)} plans", gaps
             raise UnsupportedProblemError("torch.topk is expected to be as fast, or no kernel is there")
         except UnsupportedProblemError as error:
@@ -183,12 +183,11 @@ class _Embedding(_Replacing):
         if call.is_empty:
             call.become(target, call.largest, "", contiguous=True)
             return "nothing to find", ""
+        terms = Terms(device, _embeddable, self.always, build=False)  # AOTInductor compiles it
         for asked, last in self.ways(call):
             if asked.rows.most is None or asked.cols.most is None:
                 raise UnsupportedProblemError("its sizes have no upper bound: give the Dim a max")
-            if (
-                found := serving.whole(asked, _access(call, asked, last), device, _embeddable, always=self.always)
-            ) is not None:
+            if (found := serving.whole(asked, _access(call, asked, last), terms)) is not None:
                 call.become(target, call.largest, embedding.recipe(found), contiguous=True, last=last)
                 return found.label, ""
         raise UnsupportedProblemError(

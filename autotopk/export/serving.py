@@ -63,6 +63,11 @@ class Asked:
     """So many rows are side by side in contiguous memory."""
 
     @property
+    def fixed(self) -> bool:
+        """All sizes are known."""
+        return self.rows.fixed and self.cols.fixed
+
+    @property
     def itemsize(self) -> int:
         """Bytes of an element."""
         return DTYPE_BYTES[self.dtype]
@@ -113,69 +118,77 @@ class Plan:
     """Who made the program."""
 
 
-Wanted = Callable[[Strategy], bool]
+@dataclass(frozen=True)
+class Terms:
+    """What counts as serving."""
+
+    device: Device
+    """Where."""
+    wanted: Callable[[Strategy], bool]
+    """Which families."""
+    always: bool = False
+    """Also what is expected to be slower than torch.topk."""
+    build: bool = True
+    """Kernels are compiled, and what cannot be does not serve."""
 
 
-def plans(asked: Asked, device: Device, wanted: Wanted, *, always: bool, build: bool = True) -> Iterator[Plan]:
-    """Everything that serves sizes of a top-k on a device, piece by piece, wider reads first.
+def plans(asked: Asked, terms: Terms) -> Iterator[Plan]:
+    """Everything that serves sizes of a top-k, piece by piece, wider reads first.
 
-    Args:
-        asked: the top-k.
-        device: where.
-        wanted: which families count.
-        always: also what is expected to be slower than torch.topk.
-        build: compile kernels, and leave out what cannot be.
+    Of ranges, kernels that are there come before those that would have to be compiled.
     """
     for access in asked.accesses:
         unit = 1 if asked.cols.fixed else access.vector
         for rows in _pieces(asked.rows, asked.inner):
             for low, high in _pieces(replace(asked.cols, least=max(asked.k, asked.cols.least)), unit):
                 piece = replace(asked, rows=Sizes(*rows), cols=Sizes(low, high))
-                if found := _plan(piece, access, device, wanted, always, build):
+                found = None if asked.fixed else _plan(piece, access, terms, there=True)
+                if found := found or _plan(piece, access, terms):
                     yield found
 
 
-def whole(asked: Asked, access: Access, device: Device, wanted: Wanted, *, always: bool) -> Plan | None:
-    """One program that serves all sizes of a top-k, if there is one. It is not compiled."""
+def whole(asked: Asked, access: Access, terms: Terms) -> Plan | None:
+    """One program that serves all sizes of a top-k, if there is one."""
     if asked.rows.most is None or asked.cols.most is None:
         return None
     asked = replace(asked, rows=replace(asked.rows, least=max(1, asked.rows.least)))
-    asked = replace(asked, cols=replace(asked.cols, least=max(asked.k, asked.cols.least)))
-    return _plan(asked, access, device, wanted, always, build=False)
+    return _plan(replace(asked, cols=replace(asked.cols, least=max(asked.k, asked.cols.least))), access, terms)
 
 
-def _plan(piece: Asked, access: Access, device: Device, wanted: Wanted, always: bool, build: bool) -> Plan | None:
-    corners = _corners(piece, access)
-    for strategy, config in _candidates(corners[0], device, wanted, always):
+def _plan(piece: Asked, access: Access, terms: Terms, *, there: bool = False) -> Plan | None:
+    """What serves a piece; of kernels that are `there`, if that is asked for."""
+    corners, device = _corners(piece, access), terms.device
+    for strategy, config in _candidates(corners[0], terms):
         try:
             programs = [_program(strategy, config, corner, device) for corner in corners]
             first = programs[0]
             if first is None or any(one != first for one in programs[1:]):
                 continue
-            if build:
-                for source in first.sources:
-                    source.load(device.arch)
+            if there and not first.is_cached(device.arch):
+                continue
+            for source in first.sources if terms.build else ():
+                source.load(device.arch)
         except BuildError:
             continue
         return Plan(piece, access, first, str(strategy.candidate(config)))
     return None
 
 
-def _candidates(problem: Problem, device: Device, wanted: Wanted, always: bool) -> Iterator[tuple[Strategy, Config]]:
+def _candidates(problem: Problem, terms: Terms) -> Iterator[tuple[Strategy, Config]]:
     """The run walk's choices before torch.topk, then the rungs of the same families; `always` of all families."""
     seen: dict[str, Strategy] = {}
-    for choice in dispatch.choices(problem, device):
+    for choice in dispatch.choices(problem, terms.device):
         if choice.strategy is torch_fallback:
-            if choice.winner is not None and not always:
+            if choice.winner is not None and not terms.always:
                 return  # it was measured fastest
-        elif wanted(choice.strategy):
+        elif terms.wanted(choice.strategy):
             seen[choice.strategy.name] = choice.strategy
             yield choice.strategy, choice.config
-    if always:
-        seen |= {one.name: one for one in registry.available() if wanted(one)}
+    if terms.always:
+        seen |= {one.name: one for one in registry.available() if terms.wanted(one)}
     for strategy in seen.values():
-        if not strategy.reasons_unable(problem, device):
-            yield from ((strategy, config) for config in strategy.ladder(problem, device))
+        if not strategy.reasons_unable(problem, terms.device):
+            yield from ((strategy, config) for config in strategy.ladder(problem, terms.device))
 
 
 def _program(strategy: Strategy, config: Config, problem: Problem, device: Device) -> KernelProgram | None:
