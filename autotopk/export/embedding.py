@@ -16,8 +16,8 @@ from autotopk.runtime import operators  # noqa: F401  its namespace is made ther
 from autotopk.strategies import _embedded
 from autotopk.torch_topk import torch_topk
 
-SCALARS = {"smallest", "signed", "infinity"}
-"""What a recipe says of the element; sizes and strides are the tensors'."""
+SCALARS = {"smallest": "smallest", "has_sign": "signed", "infinity": "infinity"}
+"""What a recipe says of the order and the element, by the kernels' names for it; sizes and strides are the tensors'."""
 
 
 def recipe(plan: Plan) -> str:
@@ -35,7 +35,7 @@ def recipe(plan: Plan) -> str:
         {
             "function": source.function,
             "constants": dict(source.constants),
-            "scalars": {name: known[name] for name in SCALARS},
+            "scalars": {name: known[scalar] for name, scalar in SCALARS.items()},
             "rows_per_program": share,
             "warps": source.warps,
             "stages": source.stages,

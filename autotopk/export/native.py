@@ -5,6 +5,7 @@ Both are compiled once, with c++ (or what CXX names), into the cache folder.
 
 import ctypes
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -23,6 +24,9 @@ from autotopk.torch_topk import torch_topk
 SOURCES = Path(__file__).parent / "cpp"
 TORCH = Path(torch.__file__).parent
 
+LIBRARY = "libautotopk_aot.so"
+"""Models name it as what they need: it is found where it is loaded already, or where the loader looks for libraries."""
+
 STABLE = "-DTORCH_TARGET_VERSION=0x020A000000000000"
 """The library is for torch 2.10 and all later ones."""
 
@@ -33,9 +37,14 @@ TIMEOUT_S = 300.0
 def library() -> Path:
     """The C++ operator, a shared library that runs with torch 2.10 and later. Raises BuildError."""
     files = ("operator.cpp", "bound.cpp", "plans.cpp")
-    return _built(
-        "libautotopk_aot.so", files, ("-O2", "-shared", "-fPIC", "-fvisibility=hidden", STABLE), ("torch_cpu",)
-    )
+    options = ("-O2", "-shared", "-fPIC", "-fvisibility=hidden", f"-Wl,-soname,{LIBRARY}", STABLE)
+    return _built(LIBRARY, files, options, ("torch_cpu",))
+
+
+def link_option() -> str:
+    """What follows -l on the command line that links a model with the library. Raises BuildError."""
+    path = library()
+    return f"{path.stem.removeprefix('lib')} -L{shlex.quote(str(path.parent))}"
 
 
 def runner() -> Path:
@@ -67,9 +76,9 @@ def load(*plans: Path | str) -> None:
 
 @cache
 def _loaded() -> ctypes.CDLL:
-    """The library, its functions visible to models. Raises BuildError."""
+    """The library. Raises BuildError."""
     try:
-        found = ctypes.CDLL(str(library()), mode=ctypes.RTLD_GLOBAL)
+        found = ctypes.CDLL(str(library()))
     except OSError as error:
         raise BuildError(f"the operator's library cannot be loaded: {error}") from error
     torch.library.register_fake("autotopk::aot_topk", _sizes)

@@ -145,8 +145,10 @@ class _Calling(_Replacing):
         super().__init__(device, always)
         native.load()
         self._target = torch.ops.autotopk.aot_topk.default
-        shims = [SHIM.format(one) for one in ("cpu", "cuda")]
-        self.inductor_configs = {"aot_inductor.custom_ops_to_c_shims": {self._target: shims}}
+        self.inductor_configs = {
+            "aot_inductor.custom_ops_to_c_shims": {self._target: [SHIM.format(one) for one in ("cpu", "cuda")]},
+            "aot_inductor.custom_op_libs": [native.link_option()],
+        }
 
     def replace(self, call: Call) -> tuple[str, str]:
         """See _Replacing."""
@@ -183,8 +185,8 @@ class _Embedding(_Replacing):
         if call.is_empty:
             call.become(target, call.largest, "", contiguous=True)
             return "nothing to find", ""
-        terms = Terms(device, _embeddable, self.always, build=False)  # AOTInductor compiles it
         for asked, last in self.ways(call):
+            terms = Terms(device, _embeddable, self.always, build=False, race=asked.fixed)  # AOTInductor compiles it
             if asked.rows.most is None or asked.cols.most is None:
                 raise UnsupportedProblemError("its sizes have no upper bound: give the Dim a max")
             if (found := serving.whole(asked, _access(call, asked, last), terms)) is not None:

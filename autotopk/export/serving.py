@@ -12,6 +12,7 @@ from itertools import pairwise
 from autotopk import registry
 from autotopk.device import Device
 from autotopk.errors import BuildError
+from autotopk.export import quickest
 from autotopk.problem import DTYPE_BYTES, VECTOR_BYTES, MemoryLayout, Problem, vector_width
 from autotopk.program import MAX_SCRATCH_BYTES, KernelProgram
 from autotopk.runtime import dispatch
@@ -130,6 +131,8 @@ class Terms:
     """Also what is expected to be slower than torch.topk."""
     build: bool = True
     """Kernels are compiled, and what cannot be does not serve."""
+    race: bool = False
+    """Where neither a measurement nor a rule says which of a family's programs is best, they are timed."""
 
 
 def plans(asked: Asked, terms: Terms) -> Iterator[Plan]:
@@ -188,7 +191,17 @@ def _candidates(problem: Problem, terms: Terms) -> Iterator[tuple[Strategy, Conf
         seen |= {one.name: one for one in registry.available() if terms.wanted(one)}
     for strategy in seen.values():
         if not strategy.reasons_unable(problem, terms.device):
-            yield from ((strategy, config) for config in strategy.ladder(problem, terms.device))
+            yield from ((strategy, config) for config in _others(strategy, problem, terms))
+
+
+def _others(strategy: Strategy, problem: Problem, terms: Terms) -> list[Config]:
+    """What a family may serve with where nobody says what is best: its ladder, or the quickest of all here."""
+    ladder = list(strategy.ladder(problem, terms.device))
+    if not terms.race:
+        return ladder
+    configs = list(dict.fromkeys([*ladder, *strategy.shortlist(problem, terms.device)]))
+    programs = [strategy.program(config, problem, terms.device) for config in configs]
+    return [configs[at] for at in quickest.in_order(programs, problem, terms.device)]
 
 
 def _program(strategy: Strategy, config: Config, problem: Problem, device: Device) -> KernelProgram | None:

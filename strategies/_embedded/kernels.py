@@ -70,7 +70,7 @@ def masked_argmax(
     k,
     row_stride,
     smallest,
-    signed,
+    has_sign,  # `signed` is a word of C++, into which Inductor writes this name
     infinity,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
@@ -81,6 +81,6 @@ def masked_argmax(
     """See `masking.masked_argmax_rows`."""
     masked_argmax_rows(
         integers_at(x, BITS), integers_at(values, BITS), indices, tl.cast(rows, tl.int32), tl.cast(cols, tl.int32),
-        tl.cast(k, tl.int32), tl.cast(row_stride, tl.int64), tl.cast(smallest, tl.int32), tl.cast(signed, tl.int32),
+        tl.cast(k, tl.int32), tl.cast(row_stride, tl.int64), tl.cast(smallest, tl.int32), tl.cast(has_sign, tl.int32),
         tl.cast(infinity, tl.int32), 0, BLOCK_ROWS, BLOCK_COLS, BLOCK_K, BITS, FLOAT,
     )  # fmt: skip

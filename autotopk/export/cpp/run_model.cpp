@@ -182,7 +182,7 @@ int run(std::vector<std::string> arguments) {
     if (name == "--device") device = value;
     else if (name == "--rounds") rounds = std::stoi(value);
     else if (name != "--library") fail("unknown option " + name);
-    else if (!dlopen(value.c_str(), RTLD_NOW | RTLD_GLOBAL)) fail(dlerror());  // models find its operator by name
+    else if (!dlopen(value.c_str(), RTLD_NOW)) fail(dlerror());  // models find it by its name
   }
   if (at == arguments.size() || (arguments.size() - at) % 3)
     fail("usage: run_model [--library FILE] [--device cuda|cpu] [--rounds N] MODEL INPUTS OUTPUT ...");
