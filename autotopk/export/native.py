@@ -34,10 +34,13 @@ TIMEOUT_S = 300.0
 """Longest run of the compiler, in seconds."""
 
 
-def library() -> Path:
-    """The C++ operator, a shared library that runs with torch 2.10 and later. Raises BuildError."""
+def library(more: Sequence[str] = ()) -> Path:
+    """The C++ operator, a shared library that runs with torch 2.10 and later; `more` are options of the compiler.
+
+    Raises BuildError.
+    """
     files = ("operator.cpp", "bound.cpp", "plans.cpp")
-    options = ("-O2", "-shared", "-fPIC", "-fvisibility=hidden", f"-Wl,-soname,{LIBRARY}", STABLE)
+    options = ("-O2", "-shared", "-fPIC", "-fvisibility=hidden", f"-Wl,-soname,{LIBRARY}", STABLE, *more)
     return _built(LIBRARY, files, options, ("torch_cpu",))
 
 
