@@ -33,7 +33,7 @@ class Site:
     node: str
     asked: str
     by: str = ""
-    """What serves it now: a family with its configuration, several of them by their number, or "nothing to find"."""
+    """What serves it now: a family with its configuration, so many plans, or "nothing to find"."""
     reason: str = ""
     """Why torch.topk serves it still, or some of its sizes."""
 
@@ -161,9 +161,9 @@ class _Calling(_Replacing):
                     self.plans += found
                     strided = asked.row_stride is not None
                     call.become(self._target, call.largest, call.sorted, contiguous=not strided, last=last)
-                    by = dict.fromkeys(plan.label for plan in found)
-                    gaps = "" if asked.fixed else "torch.topk serves sizes without a plan"
-                    return next(iter(by)) if len(by) == 1 else f"{len(found)} plans", gaps
+                    if asked.fixed:
+                        return found[0].label, ""
+                    return f"{len(found)} plans", "torch.topk serves sizes without a plan"
             raise UnsupportedProblemError("torch.topk is expected to be as fast, or no kernel is there")
         except UnsupportedProblemError as error:
             if not self.always or type(call.k) is not int:

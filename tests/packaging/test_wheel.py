@@ -57,6 +57,9 @@ def test_holds_one_package_with_its_data(wheel: Path, source: Path) -> None:
     packs = {f"autotopk/packs/{path.name}" for path in (source / "autotopk" / "packs").iterdir() if path.is_file()}
     assert {f"autotopk/packs/planted.{suffix}" for suffix in ("pack", "check", "json")} <= packs
     assert {"autotopk/py.typed", *shipped, *packs} <= {*names}
+    cpp = {f"autotopk/export/cpp/{path.name}" for path in (source / "autotopk" / "export" / "cpp").iterdir()}
+    assert "autotopk/export/cpp/operator.cpp" in cpp
+    assert cpp <= {*names}
     assert not [name for name in names if name.endswith(".c")]
 
 

@@ -188,8 +188,11 @@ int run(std::vector<std::string> arguments) {
     fail("usage: run_model [--library FILE] [--device cuda|cpu] [--rounds N] MODEL INPUTS OUTPUT ...");
   Cuda cuda(device == "cuda");
   std::vector<std::unique_ptr<Model>> models;
-  for (; at < arguments.size(); at += 3)
-    models.push_back(std::make_unique<Model>(arguments[at], arguments[at + 1], arguments[at + 2], cuda));
+  for (; at < arguments.size(); at += 3) try {
+      models.push_back(std::make_unique<Model>(arguments[at], arguments[at + 1], arguments[at + 2], cuda));
+    } catch (const std::exception& error) {
+      fail(arguments[at] + ": " + error.what());
+    }
   for (auto& model : models) model->answer();
   for (int round = 0; round < rounds; round++)
     for (auto& model : models) model->time();
