@@ -110,7 +110,8 @@ def run(built: Sequence[Built], folder: Path, device: str, rounds: int) -> list[
     found = subprocess.run(command, env=environment, capture_output=True, text=True)
     sys.stderr.write(found.stderr)
     if found.returncode:
-        raise SystemExit(f"the runner ended with {found.returncode}")
+        done = len(found.stdout.splitlines())
+        raise SystemExit(f"the runner ended with {found.returncode} after {done} of {len(built)} packages")
     return [json.loads(line) for line in found.stdout.splitlines()]
 
 

@@ -65,7 +65,7 @@ def run(
         command += [str(model), ",".join(map(str, files)), str(folder / f"output_{at}")]
     environment = {**os.environ, "AUTOTOPK_PLANS": ":".join(map(str, plans))}
     found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
+    assert found.returncode == 0, f"{found.returncode}: {found.stdout[-500:]}{found.stderr[-3000:]}"
     outputs = []
     for at in range(len(models)):
         count = len(list(folder.glob(f"output_{at}.*.pt")))

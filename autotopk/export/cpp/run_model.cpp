@@ -23,7 +23,10 @@
 #include <sstream>
 #include <stdexcept>
 
+#include <csignal>
+
 #include <dlfcn.h>
+#include <execinfo.h>
 
 namespace {
 
@@ -200,9 +203,18 @@ int run(std::vector<std::string> arguments) {
   return 0;
 }
 
+/* A crash in a model, torch or the driver says where. */
+void tell_where(int number) {
+  void* frames[64];
+  backtrace_symbols_fd(frames, backtrace(frames, 64), 2);
+  std::signal(number, SIG_DFL);
+  std::raise(number);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
+  for (int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) std::signal(number, tell_where);
   try {
     return run({arguments + 1, arguments + count});
   } catch (const std::exception& error) {
