@@ -95,14 +95,24 @@ def _sizes(
     return values, indices
 
 
+def _cxx_library() -> list[str]:
+    """The C++ library that torch has loaded, to be linked before the compiler's own.
+
+    Some compilers link theirs statically. Two in a process break std::locale, and so every std::regex of torch.
+    """
+    with open("/proc/self/maps") as maps:
+        return sorted({line.split(maxsplit=5)[-1].strip() for line in maps if "/libstdc++.so." in line})[:1]
+
+
 def _built(name: str, files: Sequence[str], options: Sequence[str], libraries: Sequence[str]) -> Path:
-    """A file of that name in a folder for its sources, compiler options and torch."""
+    """A file of that name in a folder for its sources, compiler options, CXX and torch."""
     contents = [(SOURCES / file).read_text() for file in sorted(os.listdir(SOURCES))]
-    folder = settings.cache_dir() / "aot" / digest(name, *contents, *options, torch.__version__, str(TORCH))
+    asked = os.environ.get("CXX", "")
+    folder = settings.cache_dir() / "aot" / digest(name, *contents, *options, asked, torch.__version__, str(TORCH))
     path = folder / name
     if path.is_file():
         return path
-    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
+    compiler = asked or shutil.which("c++") or shutil.which("g++")
     if compiler is None:
         raise BuildError(f"{name} cannot be compiled: no C++ compiler is on the path")
     make_private(folder)
@@ -120,7 +130,8 @@ def _built(name: str, files: Sequence[str], options: Sequence[str], libraries: S
             "-o",
             str(made),
         ]
-        command += [f"-L{TORCH / 'lib'}", "-Wl,--no-as-needed", *(f"-l{one}" for one in libraries), "-ldl"]
+        linked = [*_cxx_library(), *(f"-l{one}" for one in libraries), "-ldl"]
+        command += [f"-L{TORCH / 'lib'}", "-Wl,--no-as-needed", *linked]
         try:
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
         except subprocess.CalledProcessError as error:

@@ -67,6 +67,26 @@ def test_what_cannot_be_compiled_says_so(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert not [file for file in tmp_path.rglob("*") if file.is_file()]
 
 
+def test_a_compiler_that_links_its_own_cxx_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The library has no second std::locale in it, which torch's std::regex would meet where it is loaded globally."""
+    compiler = tmp_path / "static"
+    compiler.write_text('#!/bin/sh\nexec c++ "$@" -static-libstdc++ -static-libgcc\n')
+    compiler.chmod(0o755)
+    alone = ["-shared", "-fPIC", "-x", "c++", "-", "-o", str(tmp_path / "alone.so")]
+    source = "#include <regex>\nbool f(const char* x) { return std::regex_match(x, std::regex(x)); }"
+    if subprocess.run([str(compiler), *alone], input=source, text=True, capture_output=True, check=False).returncode:
+        pytest.skip("the compiler has no static C++ library")
+    monkeypatch.setenv("AUTOTOPK_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("CXX", str(compiler))
+
+    def locales(file: Path) -> int:
+        told = subprocess.run(["nm", "-D", "--defined-only", file], capture_output=True, text=True, check=True)
+        return told.stdout.count("St6locale")
+
+    assert locales(tmp_path / "alone.so") > 100
+    assert locales(native.library()) == 0
+
+
 def test_plans_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     (tmp_path / "odd.plans").write_text("odd")
     with pytest.raises(BuildError, match=r"odd\.plans cannot be used"):
