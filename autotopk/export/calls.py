@@ -152,13 +152,19 @@ def calls(program: ExportedProgram) -> Iterator[Call]:
         if isinstance(module, GraphModule):
             for node in list(module.graph.nodes):
                 if node.op == "call_function" and node.target in targets:
-                    yield Call(program, node, *_arguments(node))
+                    yield Call(program, node, *arguments(node))
             module.graph.lint()
             module.recompile()
 
 
-def _arguments(node: Node) -> Iterator[Any]:
-    """Input, k, dim, largest, sorted, however they were passed."""
+def routers(program: ExportedProgram) -> list[Node]:
+    """Every call of the operator that `autotopk.topk_softmax` leaves in a graph."""
+    graphs = [module.graph for module in program.graph_module.modules() if isinstance(module, GraphModule)]
+    return [node for graph in graphs for node in graph.nodes if node.target is ours.topk_softmax.default]
+
+
+def arguments(node: Node) -> Iterator[Any]:
+    """Those of its operator's schema, in their order, however they were passed."""
     target: Any = node.target
     for at, one in enumerate(target._schema.arguments):
         yield node.args[at] if at < len(node.args) else node.kwargs.get(one.name, one.default_value)

@@ -1,7 +1,7 @@
 """The file of plans that the C++ operator reads: which launches serve which top-k, and their machine code.
 
     autotopk plans 1 CRC32         in hexadecimal, of all that follows; it shows damage and proves no author
-    capability 90                  of the GPUs that the kernels are for
+    capability 90                  of the GPUs that the kernels are for; 0 where there are no plans
     COUNT, then so many of         kernel SYMBOL THREADS SHARED_BYTES CLUSTER COOPERATIVE PROGRAMMATIC CUBIN_BYTES
     COUNT, then so many of         program SCRATCHES (NAME ZEROED EXTENT)* LAUNCHES LAUNCH*
     COUNT, then so many of         plan DTYPE LARGEST SORTED SIDE_BY_SIDE ALIGNED VECTOR K ROWS ROWS COLS COLS PROGRAM

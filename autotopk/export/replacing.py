@@ -7,11 +7,12 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch.export import ExportedProgram
+from torch.fx import Node
 
 from autotopk.device import Device, device_of
 from autotopk.errors import SelectionError, UnsupportedProblemError
 from autotopk.export import embedding, native, plans, serving
-from autotopk.export.calls import Call, calls
+from autotopk.export.calls import Call, arguments, calls, routers
 from autotopk.export.serving import Access, Asked, Plan, Terms
 from autotopk.strategy import Strategy
 
@@ -70,7 +71,8 @@ def replace_topk(
     """Have our kernels serve the top-k of an exported program when AOTInductor has compiled it.
 
     `aten.topk`, and the operators that `autotopk.topk` and `topk_indices` leave in a graph, become operators of ours
-    where those can answer; elsewhere they become, or stay, `aten.topk`.
+    where those can answer; elsewhere they become, or stay, `aten.topk`. Calls of `autotopk.topk_softmax` stay as they
+    are, and need Python.
 
     Args:
         program: changed in place.
@@ -88,9 +90,18 @@ def replace_topk(
     if way not in get_args(Way):
         raise SelectionError(f"way={way!r} is not one of {', '.join(get_args(Way))}")
     replacing = _Embedding(device, always) if way == "triton" else _Calling(device, always)
-    sites = tuple(replacing.site(call) for call in calls(program))
+    sites = (*map(replacing.site, calls(program)), *map(_router, routers(program)))
     found = tuple(dict.fromkeys(replacing.plans))
     return Replaced(way, sites, found, replacing.arch, replacing.inductor_configs)
+
+
+def _router(node: Node) -> Site:
+    """A call of `autotopk.topk_softmax`, which stays."""
+    x, k, *_ = arguments(node)
+    known = x.meta["val"]
+    return Site(
+        node.name, f"{tuple(known.shape)} {known.dtype} k={k}", "autotopk.topk_softmax", "its operator needs Python"
+    )
 
 
 class _Replacing:

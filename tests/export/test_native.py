@@ -48,6 +48,8 @@ def test_the_runner_says_what_is_wrong() -> None:
         ((), "usage: run_model"),
         (("--speed", "2", "a", "b", "c"), "unknown option --speed"),
         (("--library", "/none.so", "a", "b", "c"), "/none.so"),
+        (("--device", "gpu", "a", "b", "c"), "--device gpu is neither cuda nor cpu"),
+        (("--rounds", "many", "a", "b", "c"), '--rounds "many" is no whole number'),
         (("--device", "cpu", "/none.pt2", "x", "-"), "none.pt2"),
     ):
         found = subprocess.run([runner, *arguments], capture_output=True, text=True, check=False)

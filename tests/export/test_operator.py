@@ -132,6 +132,7 @@ def test_bad_files_are_refused(planned: list[Plan], pretending: tuple[Path, Path
         "later": good.replace(b"plans 1", b"plans 2", 1),
         "empty": b"",
         "no_end": good[: line + 40],
+        "none": plans.to_bytes([], 0),
         "writable": good,
     }
     files = [tmp_path / name for name in contents]
@@ -139,7 +140,7 @@ def test_bad_files_are_refused(planned: list[Plan], pretending: tuple[Path, Path
         file.write_bytes(content)
     files[-1].chmod(0o666)
     [first] = [line for line in told(*pretending, [*files, tmp_path / "missing"]) if line.startswith("plans")]
-    assert first == "plans 0 1 1 1 1 1 1 1"
+    assert first == "plans 0 1 1 1 1 1 0 1 1"
 
 
 def test_numbers_out_of_range_are_refused(planned: list[Plan], pretending: tuple[Path, Path], tmp_path: Path) -> None:

@@ -179,3 +179,10 @@ def test_rewritten_graphs_answer_the_same(last: bool, contiguous: bool) -> None:
         assert torch.equal(one, expected)
         assert one.dtype == expected.dtype
         assert one.stride() == expected.stride()
+
+
+def test_routing_stays_and_is_told_of() -> None:
+    program = program_of(lambda x: autotopk.topk_softmax(x, 8), 64, 256)
+    found = export.replace_topk(program)
+    assert str(found) == "topk_softmax: (64, 256) torch.float32 k=8: autotopk.topk_softmax (its operator needs Python)"
+    assert targets(program).count("topk_softmax.default") == 1

@@ -7,7 +7,7 @@
 namespace autotopk {
 namespace {
 
-constexpr size_t kAlignment = 256, kMaxScratchBytes = 64 << 20, kMaxParameters = 24;
+constexpr size_t kAlignment = 256, kMaxScratchBytes = 64 << 20;
 constexpr int kAlwaysSharedBytes = 48 << 10;
 
 void check(int code, const std::string& action) {

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -16,7 +17,7 @@ constexpr const char* kScalarNames[kScalars] = {"rows", "cols", "k", "row_stride
                                                 "sorted", "signed", "infinity", "indices_only", "null"};
 constexpr const char* kOperandNames[kOperands] = {"x", "values", "indices"};
 constexpr int64_t kMost = int64_t{1} << 40;  // of any number in a file
-constexpr size_t kMaxBytes = 256 << 20, kMaxParameters = 24;
+constexpr size_t kMaxBytes = 256 << 20;
 
 [[noreturn]] void refuse(const std::string& what) { throw std::runtime_error(what); }
 
@@ -164,7 +165,7 @@ void Table::read(const std::string& path) {
   std::string cubins = all.substr(end + 5);
   size_t at = 0;
   words.expect("capability");
-  capability = static_cast<int>(words.number(10, 999));
+  capability = static_cast<int>(words.number(0, 999));
   kernels.resize(words.count());
   for (Kernel& one : kernels) one = kernel(words, cubins, at);
   programs.resize(words.count());

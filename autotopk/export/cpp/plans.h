@@ -16,6 +16,8 @@ enum Scalar { kRows, kCols, kK, kRowStride, kColStride, kInner, kSmallest, kSort
               kNull, kScalars };
 using Scalars = std::array<int64_t, kScalars>;
 
+constexpr size_t kMaxParameters = 24;  // of a kernel
+
 enum Operand { kX, kValues, kIndices, kOperands };
 
 /* times * ceil(scalar / share) * ... */
@@ -87,7 +89,7 @@ inline constexpr Dtype kDtypes[] = {
 
 /* The plans of one file; never changed once read. */
 struct Table {
-  int capability = 0;  // 90 for 9.0
+  int capability = 0;  // 90 for 9.0; 0 where there are no plans
   std::vector<Kernel> kernels;
   std::vector<Program> programs;
   std::vector<Plan> plans;

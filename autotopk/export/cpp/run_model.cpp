@@ -16,14 +16,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
-
-#include <csignal>
 
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -51,6 +50,12 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
+int64_t number(const std::string& text, const char* what) {
+  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string::npos)
+    fail(std::string(what) + " \"" + text + "\" is no whole number");
+  return std::stoll(text);
+}
+
 // Tensors in and out
 
 at::Tensor random(const std::vector<std::string>& parts) {
@@ -59,8 +64,8 @@ at::Tensor random(const std::vector<std::string>& parts) {
   for (auto [name, dtype] : dtypes)
     if (parts[0] == name) {
       std::vector<int64_t> sizes;
-      for (const std::string& size : split(parts[1], 'x')) sizes.push_back(std::stoll(size));
-      at::manual_seed(static_cast<uint64_t>(std::stoll(parts[2])));
+      for (const std::string& size : split(parts[1], 'x')) sizes.push_back(number(size, "size"));
+      at::manual_seed(static_cast<uint64_t>(number(parts[2], "seed")));
       return at::randn(sizes).to(dtype);
     }
   fail(parts[0] + " is none of float32, float64, float16, bfloat16");
@@ -178,17 +183,18 @@ struct Model {
 
 int run(std::vector<std::string> arguments) {
   std::string device = "cuda";
-  int rounds = 0;
+  int64_t rounds = 0;
   size_t at = 0;
   for (; at + 1 < arguments.size() && arguments[at].rfind("--", 0) == 0; at += 2) {
     const std::string &name = arguments[at], &value = arguments[at + 1];
     if (name == "--device") device = value;
-    else if (name == "--rounds") rounds = std::stoi(value);
+    else if (name == "--rounds") rounds = number(value, "--rounds");
     else if (name != "--library") fail("unknown option " + name);
     else if (!dlopen(value.c_str(), RTLD_NOW)) fail(dlerror());  // models find it by its name
   }
   if (at == arguments.size() || (arguments.size() - at) % 3)
     fail("usage: run_model [--library FILE] [--device cuda|cpu] [--rounds N] MODEL INPUTS OUTPUT ...");
+  if (device != "cuda" && device != "cpu") fail("--device " + device + " is neither cuda nor cpu");
   Cuda cuda(device == "cuda");
   std::vector<std::unique_ptr<Model>> models;
   for (; at < arguments.size(); at += 3) try {
@@ -197,7 +203,7 @@ int run(std::vector<std::string> arguments) {
       fail(arguments[at] + ": " + error.what());
     }
   for (auto& model : models) model->answer();
-  for (int round = 0; round < rounds; round++)
+  for (int64_t round = 0; round < rounds; round++)
     for (auto& model : models) model->time();
   for (auto& model : models) model->print();
   return 0;
