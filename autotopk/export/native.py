@@ -45,9 +45,12 @@ def library(more: Sequence[str] = ()) -> Path:
 
 
 def link_option() -> str:
-    """What follows -l on the command line that links a model with the library. Raises BuildError."""
+    """What follows -l on the command line that links a model with the library, and with torch's C++ library.
+
+    Raises BuildError.
+    """
     path = library()
-    return f"{path.stem.removeprefix('lib')} -L{shlex.quote(str(path.parent))}"
+    return shlex.join([path.stem.removeprefix("lib"), f"-L{path.parent}", *_cxx_library()])
 
 
 def runner() -> Path:
