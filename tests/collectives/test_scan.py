@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -64,12 +65,15 @@ def expected(x: Tensor) -> Tensor:
     return torch.stack([forward, backward])
 
 
+SIZES = [(32, 1), (96, 1), (1024, 1), (32, 2), (1024, 4), (256, 8), (256, 16)]
+"""(threads, blocks): a warp, several and all that a block may have, in clusters of every size."""
+
+OTHERS = [*((threads, 1) for threads in (64, 128, 256, 512)), *product((32, 256, 1024), (2, 4, 8, 16))]
+
+
 @pytest.mark.parametrize(
     ("threads", "blocks"),
-    [
-        *((threads, 1) for threads in (32, 64, 96, 128, 256, 512, 1024)),
-        *((threads, blocks) for blocks in (2, 4, 8, 16) for threads in (32, 256, 1024)),
-    ],
+    [*SIZES, *(pytest.param(*size, marks=pytest.mark.slow) for size in OTHERS if size not in SIZES)],
 )
 def test_sums_over_the_threads_before_and_behind_and_over_all(
     threads: int, blocks: int, emulated_kernels: Path

@@ -14,7 +14,7 @@ from autotopk.compilers.tilelang import TileLangSource
 from tests.emulator.emulator import Emulator, EmulatorError
 from tests.emulator.programs import Programs
 
-pytestmark = pytest.mark.tilelang
+pytestmark = [pytest.mark.tilelang, pytest.mark.xdist_group("emulated_tilelang")]
 
 ORDERS = [(0, 0), (1, 1), (2, 7)]
 """(seed, preempt)."""
