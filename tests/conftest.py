@@ -59,12 +59,9 @@ def cache_dir(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def emulated_kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder of kernels for the emulator for all tests of a run, whichever process runs them."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "emulated"
-    folder.mkdir(exist_ok=True)
-    return folder
+def emulated_kernels(pytestconfig: pytest.Config) -> Path:
+    """Kernels for the emulator, which stay for the next run, whichever process runs it: their names hold their code."""
+    return pytestconfig.cache.mkdir("emulated")
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from autotopk.compilers.cuda import CudaText
 from autotopk.compilers.tilelang import TileLangSource
+from autotopk.strategies import _collectives
+from tests.emulator import generated
 from tests.emulator.emulator import Emulator, EmulatorError
 
 pytestmark = [pytest.mark.requires("g++"), pytest.mark.tilelang]
@@ -21,9 +22,11 @@ ORDERS = [(0, 0), (1, 1), (2, 20)]
 FAULTS = r"race on shared|nobody wrote|may exit|after that block exited|before any"
 
 
-def generate(threads: int, blocks: int) -> CudaText:
+def scan_counts(threads: int, blocks: int) -> TileLangSource:
     constants = (("threads", threads), ("blocks", blocks))
-    return TileLangSource("tests.collectives.kernels:scan_counts", constants).generate(90)
+    return TileLangSource(
+        "tests.collectives.kernels:scan_counts", constants, code_dependencies=(_collectives.__name__,)
+    )
 
 
 def counts(threads: int) -> dict[str, Tensor]:
@@ -78,7 +81,7 @@ OTHERS = [*((threads, 1) for threads in (64, 128, 256, 512)), *product((32, 256,
 def test_sums_over_the_threads_before_and_behind_and_over_all(
     threads: int, blocks: int, emulated_kernels: Path
 ) -> None:
-    scan = Emulator(generate(threads, blocks), emulated_kernels)
+    scan = generated.emulator(scan_counts(threads, blocks), emulated_kernels)
     assert scan.source.cluster == blocks
     named = counts(threads * blocks)
     for name, some in named.items():
@@ -90,7 +93,7 @@ def test_sums_over_the_threads_before_and_behind_and_over_all(
     ("statement", "blocks"), [("__syncthreads();", 1), ("__syncthreads();", 2), ("tl::cluster_sync();", 2)]
 )
 def test_every_barrier_is_needed(statement: str, blocks: int, emulated_kernels: Path) -> None:
-    source = generate(64, blocks)
+    source = generated.generated(scan_counts(64, blocks), emulated_kernels)
     x = torch.stack([counts(64 * blocks)["any"]] * 2)
     places = [found.span() for found in re.finditer(re.escape(statement), source.text)]
     assert places

@@ -3,10 +3,7 @@
 Generating and compiling a kernel takes seconds, running it a millisecond: few kernels, each asked many questions.
 """
 
-import fcntl
-import hashlib
 import itertools
-import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +18,6 @@ from torch import Tensor
 from autotopk import registry
 from autotopk.compilers.tilelang import TileLangSource
 from autotopk.device import H100
-from autotopk.files import write_atomically
 from autotopk.oracle import inputs
 from autotopk.problem import ANSWERS, DTYPE_BYTES, Answer
 from autotopk.program import KernelProgram
@@ -29,6 +25,7 @@ from autotopk.runtime.launch import arguments
 from autotopk.strategy import Config
 from tests.contract.cases import LAYOUTS, ORDERS, Case, answer_amid_guards
 from tests.contract.drawn import draw_values
+from tests.emulator import generated
 from tests.emulator.emulator import Emulator
 
 pytestmark = [pytest.mark.requires("g++"), pytest.mark.tilelang]
@@ -163,7 +160,7 @@ DRAWN = {
 
 
 class Emulated:
-    """Kernels in the emulator, each generated once however many processes test."""
+    """Kernels in the emulator, each loaded once."""
 
     _loaded: ClassVar[dict[TileLangSource, Emulator]] = {}
 
@@ -195,12 +192,7 @@ class Emulated:
 
     def _emulator(self, source: TileLangSource) -> Emulator:
         if source not in self._loaded:
-            path = self.folder / hashlib.sha256(source.cache_key().encode()).hexdigest()[:24]
-            with path.with_suffix(".lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                if not path.exists():
-                    write_atomically(path, pickle.dumps(source.generate(90)))
-                self._loaded[source] = Emulator(pickle.loads(path.read_bytes()), self.folder)
+            self._loaded[source] = generated.emulator(source, self.folder)
         return self._loaded[source]
 
 
