@@ -73,7 +73,7 @@ def test_answers_right(name: str, turn: int, route: Route) -> None:
 def ends() -> Iterator[ParameterSet]:
     """The shortest and the longest rows of every rung with the most of k, in turn by every scoring and input.
 
-    One of both is slow, in turns; those of many loads always are, as they are in the interpreter.
+    One of both is slow, in turns, and those of many loads are, as they are in the interpreter.
     """
     scorings, raw = itertools.cycle(SCORINGS), itertools.cycle(["", ":raw"])
     values = itertools.cycle(["random", "ties", "few_nan", "near_ties", "minus_inf_padding"])
