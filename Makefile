@@ -11,6 +11,7 @@ READY := .venv/installed
 endif
 VENV_PYTHON ?= python3
 OLDEST_TRITON := 3.6.0
+WITH_OLDEST_TRITON = PYTHONPATH=$(CURDIR)/.venv/triton-$(OLDEST_TRITON):$(PYTHONPATH)
 PYTEST := $(PYTHON) -m pytest
 PARALLEL := -n auto --maxprocesses 8 --dist loadgroup
 ARGS ?=
@@ -34,12 +35,12 @@ kernels: $(READY)  ## compile the kernels that are shipped into OUT; needs no GP
 test: $(READY) .venv/triton-$(OLDEST_TRITON)  ## everything that needs no GPU: plain, interpreted, oldest Triton
 	$(PYTEST) $(PARALLEL) -m "not gpu and not interpret and not slow"
 	TRITON_INTERPRET=1 $(PYTEST) $(PARALLEL) -m "interpret and not slow"
-	PYTHONPATH=$(CURDIR)/.venv/triton-$(OLDEST_TRITON):$(PYTHONPATH) $(PYTEST) $(PARALLEL) -m "compile and not tilelang and not slow"
+	$(WITH_OLDEST_TRITON) $(PYTEST) $(PARALLEL) -m "compile and not tilelang and not slow"
 
-test-slow: $(READY) .venv/triton-$(OLDEST_TRITON)  ## what takes minutes: wider sweeps, many mutated files, tuning beside other load
+test-slow: $(READY) .venv/triton-$(OLDEST_TRITON)  ## what takes minutes: wider sweeps, mutated files, load
 	$(PYTEST) -m "slow and not gpu and not interpret" $(ARGS)
 	TRITON_INTERPRET=1 $(PYTEST) -m "interpret and slow" $(ARGS)
-	PYTHONPATH=$(CURDIR)/.venv/triton-$(OLDEST_TRITON):$(PYTHONPATH) $(PYTEST) -m "compile and slow and not tilelang" $(ARGS)
+	$(WITH_OLDEST_TRITON) $(PYTEST) -m "compile and slow and not tilelang" $(ARGS)
 
 test-gpu: $(READY)  ## what needs a GPU, one process
 	$(PYTEST) -m gpu $(ARGS)
