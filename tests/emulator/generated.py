@@ -5,11 +5,11 @@ import hashlib
 import pickle
 from pathlib import Path
 
-from autotopk.compilers import tilelang
+from autotopk import kernel
+from autotopk.compilers import cuda, tilelang
 from autotopk.compilers.cuda import CudaText
 from autotopk.compilers.tilelang import TileLangSource
 from autotopk.files import write_atomically
-from autotopk.kernel import distribution_version
 from tests.emulator.emulator import Emulator
 
 
@@ -20,8 +20,8 @@ def emulator(source: TileLangSource, folder: Path) -> Emulator:
 
 def generated(source: TileLangSource, folder: Path) -> CudaText:
     """Its CUDA source, kept under a name that holds all that it is made from: that takes TileLang seconds."""
-    host = Path(tilelang.__file__).read_text()
-    made_from = "|".join([source.cache_key(), distribution_version("tilelang"), host])
+    host = [Path(str(one.__file__)).read_text() for one in (tilelang, cuda, kernel)]
+    made_from = "|".join([source.cache_key(), kernel.distribution_version("tilelang"), *host])
     path = folder / f"{hashlib.sha256(made_from.encode()).hexdigest()[:24]}.text"
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
