@@ -23,7 +23,7 @@ from autotopk.problem import ANSWERS, DTYPE_BYTES, Answer
 from autotopk.program import KernelProgram
 from autotopk.runtime.launch import arguments
 from autotopk.strategy import Config
-from tests.contract.cases import LAYOUTS, ORDERS, Case, answer_amid_guards
+from tests.contract.cases import LAYOUTS, ORDERS, Case, answer_amid_guards, at
 from tests.contract.drawn import draw_values
 from tests.emulator import generated
 from tests.emulator.emulator import Emulator
@@ -188,7 +188,7 @@ class Emulated:
         index_dtype = torch.int32 if alone else torch.int64
         values, indices = answer_amid_guards(problem, x.dtype, index_dtype, launch)
         found = indices.long()
-        return x.gather(1, found) if alone else values, found
+        return at(x, found) if alone else values, found
 
     def _emulator(self, source: TileLangSource) -> Emulator:
         if source not in self._loaded:
