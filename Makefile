@@ -11,8 +11,9 @@ READY := .venv/installed
 endif
 VENV_PYTHON ?= python3
 OLDEST_TRITON := 3.6.0
+WITH_OLDEST_TRITON = PYTHONPATH=$(CURDIR)/.venv/triton-$(OLDEST_TRITON):$(PYTHONPATH)
 PYTEST := $(PYTHON) -m pytest
-PARALLEL := -n auto --maxprocesses 8
+PARALLEL := -n auto --maxprocesses 8 --dist loadgroup
 ARGS ?=
 FILE ?= winners.bundle
 OUT ?= autotopk/packs
@@ -33,11 +34,13 @@ kernels: $(READY)  ## compile the kernels that are shipped into OUT; needs no GP
 
 test: $(READY) .venv/triton-$(OLDEST_TRITON)  ## everything that needs no GPU: plain, interpreted, oldest Triton
 	$(PYTEST) $(PARALLEL) -m "not gpu and not interpret and not slow"
-	TRITON_INTERPRET=1 $(PYTEST) $(PARALLEL) -m interpret
-	PYTHONPATH=$(CURDIR)/.venv/triton-$(OLDEST_TRITON):$(PYTHONPATH) $(PYTEST) $(PARALLEL) -m "compile and not tilelang"
+	TRITON_INTERPRET=1 $(PYTEST) $(PARALLEL) -m "interpret and not slow"
+	$(WITH_OLDEST_TRITON) $(PYTEST) $(PARALLEL) -m "compile and not tilelang and not slow"
 
-test-slow: $(READY)  ## what takes minutes: many mutated files, tuning beside other load
-	$(PYTEST) -m "slow and not gpu" $(ARGS)
+test-slow: $(READY) .venv/triton-$(OLDEST_TRITON)  ## what takes minutes: wider sweeps, mutated files, load
+	$(PYTEST) -m "slow and not gpu and not interpret" $(ARGS)
+	TRITON_INTERPRET=1 $(PYTEST) -m "interpret and slow" $(ARGS)
+	$(WITH_OLDEST_TRITON) $(PYTEST) -m "compile and slow and not tilelang" $(ARGS)
 
 test-gpu: $(READY)  ## what needs a GPU, one process
 	$(PYTEST) -m gpu $(ARGS)

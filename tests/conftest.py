@@ -21,12 +21,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a shell's background, and inherited: Ctrl-C is tested
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "requires(*tools): needs these programs on the path, nvcc or g++")
+    config.addinivalue_line("markers", "xdist_group(name): run by one process, which shares what they made")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A machine with a GPU may have pytest and little else: only files that need the GPU are imported."""
-    if config.getoption("-m") == "gpu" and collection_path.match("test_*.py"):
-        return "pytest.mark.gpu" not in collection_path.read_text() or None
+    """Files without a test that is asked for are not imported: with a GPU there may be pytest and little else."""
+    asked = config.getoption("-m").partition(" ")[0]
+    if asked in ("gpu", "interpret", "compile") and collection_path.match("test_*.py"):
+        return f"pytest.mark.{asked}" not in collection_path.read_text() or None
     return None
 
 
@@ -57,12 +59,9 @@ def cache_dir(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def emulated_kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder of kernels for the emulator for all tests of a run, whichever process runs them."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "emulated"
-    folder.mkdir(exist_ok=True)
-    return folder
+def emulated_kernels(pytestconfig: pytest.Config) -> Path:
+    """Kernels for the emulator, which stay for the next run, whichever process runs it: their names hold their code."""
+    return pytestconfig.cache.mkdir("emulated")
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ Reading = Literal["aligned", "ragged", "single", "beside"]
 one from rows side by side."""
 
 
-def reading(lanes: int, problem: Problem) -> Reading:
+def reading_of(lanes: int, problem: Problem) -> Reading:
     """How a problem is read by so many lanes: ragged rows only where each has two loads, which it pays for."""
     widest = VECTOR_BYTES // problem.itemsize
     if problem.layout.side_by_side:

@@ -13,7 +13,7 @@ from autotopk.device import Device
 from autotopk.kernel import KernelSource
 from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
-from autotopk.strategies._short_rows import MERGED_DTYPES, Reading, reading, reasons_unlaunchable, reasons_unmerged
+from autotopk.strategies._short_rows import MERGED_DTYPES, Reading, reading_of, reasons_unlaunchable, reasons_unmerged
 from autotopk.strategy import Features, Strategy
 
 MAX_SHARE = 64
@@ -59,7 +59,7 @@ class LaneMergeKernel:
     @classmethod
     def least(cls, config: LaneMergeConfig, problem: Problem) -> Self:
         """The least kernel of a configuration that serves."""
-        one = cls(config, 1, 0, 0, problem.dtype, problem.largest, reading(config.lanes, problem))
+        one = cls(config, 1, 0, 0, problem.dtype, problem.largest, reading_of(config.lanes, problem))
         vectors = -(-(problem.cols + one.step - one.longest) // one.step)
         most = power_of_two(max(2, problem.k)) if config.tree else problem.k
         return replace(one, vectors=vectors, inside=problem.cols // one.step, most=most)
@@ -234,7 +234,7 @@ def least_depth(config: LaneMergeConfig, problem: Problem) -> float:
 
 def share(lanes: int, problem: Problem) -> int:
     """Elements of a lane."""
-    width = 1 if reading(lanes, problem) in ("single", "beside") else VECTOR_BYTES // problem.itemsize
+    width = 1 if reading_of(lanes, problem) in ("single", "beside") else VECTOR_BYTES // problem.itemsize
     return -(-problem.cols // (lanes * width)) * width
 
 
@@ -383,7 +383,7 @@ def _serving(problem: Problem) -> list[LaneMergeKernel]:
     rungs = [
         rung
         for rung in kernels(problem.dtype, problem.largest)
-        if rung.reading == reading(rung.config.lanes, problem) and rung.serves(problem)
+        if rung.reading == reading_of(rung.config.lanes, problem) and rung.serves(problem)
     ]
     return sorted(rungs, key=lambda rung: rung.work(problem))
 

@@ -14,7 +14,7 @@ from autotopk.program import Extent, KernelProgram
 from autotopk.routing import LOGITS
 from autotopk.strategies import lane_merge
 from autotopk.strategies._routing import DEVICE_CODE, FEATURES
-from autotopk.strategies._short_rows import reading, reasons_unlaunchable, reasons_unmerged
+from autotopk.strategies._short_rows import reading_of, reasons_unlaunchable, reasons_unmerged
 from autotopk.strategies.lane_merge import LaneMergeConfig, LaneMergeKernel
 from autotopk.strategy import Strategy
 
@@ -141,7 +141,7 @@ def serving(problem: Problem) -> list[LaneRouteKernel]:
     rungs = [
         rung
         for rung in kernels(problem.dtype)
-        if rung.reading == reading(rung.config.lanes, even) and rung.serves(even)
+        if rung.reading == reading_of(rung.config.lanes, even) and rung.serves(even)
     ]
     return sorted(rungs, key=lambda rung: rung.work(even))
 

@@ -2,14 +2,16 @@
 
 import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from autotopk.compilers.cuda import CudaText
 from autotopk.compilers.tilelang import TileLangSource
+from autotopk.strategies import _collectives
+from tests.emulator import generated
 from tests.emulator.emulator import Emulator, EmulatorError
 
 pytestmark = [pytest.mark.requires("g++"), pytest.mark.tilelang]
@@ -20,9 +22,11 @@ ORDERS = [(0, 0), (1, 1), (2, 20)]
 FAULTS = r"race on shared|nobody wrote|may exit|after that block exited|before any"
 
 
-def generate(threads: int, blocks: int) -> CudaText:
+def scan_counts(threads: int, blocks: int) -> TileLangSource:
     constants = (("threads", threads), ("blocks", blocks))
-    return TileLangSource("tests.collectives.kernels:scan_counts", constants).generate(90)
+    return TileLangSource(
+        "tests.collectives.kernels:scan_counts", constants, code_dependencies=(_collectives.__name__,)
+    )
 
 
 def counts(threads: int) -> dict[str, Tensor]:
@@ -64,17 +68,20 @@ def expected(x: Tensor) -> Tensor:
     return torch.stack([forward, backward])
 
 
+SIZES = [(32, 1), (96, 1), (1024, 1), (32, 2), (1024, 4), (256, 8), (256, 16)]
+"""(threads, blocks): a warp, several and all that a block may have, in clusters of every size."""
+
+OTHERS = [*((threads, 1) for threads in (64, 128, 256, 512)), *product((32, 256, 1024), (2, 4, 8, 16))]
+
+
 @pytest.mark.parametrize(
     ("threads", "blocks"),
-    [
-        *((threads, 1) for threads in (32, 64, 96, 128, 256, 512, 1024)),
-        *((threads, blocks) for blocks in (2, 4, 8, 16) for threads in (32, 256, 1024)),
-    ],
+    [*SIZES, *(pytest.param(*size, marks=pytest.mark.slow) for size in OTHERS if size not in SIZES)],
 )
 def test_sums_over_the_threads_before_and_behind_and_over_all(
     threads: int, blocks: int, emulated_kernels: Path
 ) -> None:
-    scan = Emulator(generate(threads, blocks), emulated_kernels)
+    scan = generated.emulator(scan_counts(threads, blocks), emulated_kernels)
     assert scan.source.cluster == blocks
     named = counts(threads * blocks)
     for name, some in named.items():
@@ -86,7 +93,7 @@ def test_sums_over_the_threads_before_and_behind_and_over_all(
     ("statement", "blocks"), [("__syncthreads();", 1), ("__syncthreads();", 2), ("tl::cluster_sync();", 2)]
 )
 def test_every_barrier_is_needed(statement: str, blocks: int, emulated_kernels: Path) -> None:
-    source = generate(64, blocks)
+    source = generated.generated(scan_counts(64, blocks), emulated_kernels)
     x = torch.stack([counts(64 * blocks)["any"]] * 2)
     places = [found.span() for found in re.finditer(re.escape(statement), source.text)]
     assert places

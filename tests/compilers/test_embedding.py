@@ -28,7 +28,7 @@ from torch._inductor.runtime import triton_helpers
 def sources() -> list[pytest.param]:  # type: ignore[valid-type]
     found = []
     for strategy in registry.available():
-        for problem in (Problem.contiguous(4096, 256, 4), Problem.contiguous(100, 1001, 8, "float16", largest=False)):
+        for problem in (Problem.contiguous(64, 128, 5), Problem.contiguous(100, 1001, 8, "float16", largest=False)):
             if strategy.features.embeddable and not strategy.reasons_unable(problem, H100):
                 program = strategy.program(strategy.shortlist(problem, H100)[0], problem, H100)
                 if isinstance(program, KernelProgram) and isinstance(program.sources[0], TritonSource):

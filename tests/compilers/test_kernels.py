@@ -3,10 +3,12 @@
 import re
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
+from itertools import product
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from autotopk import registry
 from autotopk.compilers.triton import TritonSource
@@ -29,6 +31,7 @@ RTX_5090 = Device("cuda", "NVIDIA GeForce RTX 5090", (12, 0), 170, 96 << 20, 32,
 PROBLEMS = [
     Problem.contiguous(4, 8, 2),
     Problem.contiguous(64, 128, 5, "bfloat16"),
+    Problem(4096, 64, 8, "float32", device_type="cuda", layout=MemoryLayout(64 * 16, col_stride=16, inner=16)),
     Problem.contiguous(4096, 256, 8, largest=False),
     Problem.contiguous(1024, 1024, 10, "float64"),
     Problem.contiguous(64, 8192, 128),
@@ -38,33 +41,28 @@ PROBLEMS = [
     Problem.contiguous(8192, 512, 10, "float16"),
     Problem.contiguous(64, 2048, 32),
     Problem.contiguous(20_000, 1001, 32, "bfloat16", largest=False),
-    Problem(4096, 64, 8, "float32", device_type="cuda", layout=MemoryLayout(64 * 16, col_stride=16, inner=16)),
 ]
-"""The ends of what kernels for short rows serve, and every width of element."""
+"""The ends of what kernels for short rows serve, and every width of element; what compiles fast comes first."""
 
 CONFIGS = {H100: 5, A100: 2, B200: 1, RTX_5090: 1}
 """How much of a space is compiled for a GPU, its default beside it."""
 
-RADIX = {
-    ("block_radix", H100): [
-        Problem.contiguous(64, 8192, 128),
-        Problem.contiguous(64, 32768, 2048),
-        Problem.contiguous(512, 151_936, 64, "bfloat16"),
-        Problem.contiguous(100, 1001, 100, "int32"),
-        Problem.contiguous(64, 16384, 100, "int64", largest=False),
-        Problem.contiguous(64, 30_000, 100, "uint8"),
-        Problem.contiguous(64, 30_000, 20_000, sorted=False),
-    ],
-    ("cluster_radix", H100): [
-        Problem.contiguous(1, 131_072, 2048),
-        Problem.contiguous(8, 131_072, 2048, "float64"),
-        Problem.contiguous(1, 1 << 20, 100),
-    ],
-    ("block_radix", A100): [Problem.contiguous(64, 8192, 128)],
-    ("cluster_radix", B200): [Problem.contiguous(1, 131_072, 2048)],
-    ("block_radix", RTX_5090): [Problem.contiguous(64, 8192, 128)],
-}
+RADIX = [
+    ("block_radix", Problem.contiguous(64, 8192, 128), (H100, A100, RTX_5090)),
+    ("block_radix", Problem.contiguous(512, 151_936, 64, "bfloat16"), (H100,)),
+    ("block_radix", Problem.contiguous(100, 1001, 100, "int32"), (H100,)),
+    ("block_radix", Problem.contiguous(64, 16384, 100, "int64", largest=False), (H100,)),
+    ("block_radix", Problem.contiguous(64, 30_000, 100, "uint8"), (H100,)),
+    ("block_radix", Problem.contiguous(64, 30_000, 20_000, sorted=False), (H100,)),
+    ("cluster_radix", Problem.contiguous(1, 131_072, 2048), (H100, B200)),
+    ("cluster_radix", Problem.contiguous(8, 131_072, 2048, "float64"), (H100,)),
+]
 """What the families in TileLang begin with is compiled for these: rows in registers and streamed, sorted and not."""
+
+MORE_RADIX = [
+    ("block_radix", Problem.contiguous(64, 32768, 2048), (H100,)),
+    ("cluster_radix", Problem.contiguous(1, 1 << 20, 100), (H100,)),
+]
 
 
 def programs(strategy: Strategy, device: Device, count: int) -> Iterator[tuple[Problem, Config, KernelSource]]:
@@ -80,15 +78,28 @@ def programs(strategy: Strategy, device: Device, count: int) -> Iterator[tuple[P
                     yield problem, config, one
 
 
-EVERY = [
-    pytest.param(problem, kernel_source, device, id=f"{strategy.name}-sm_{device.arch}-{problem}-{config}")
-    for strategy in registry.available()
-    for device, count in CONFIGS.items()
-    for problem, config, kernel_source in programs(strategy, device, count)
-]
+def shown(strategy: Strategy, device: Device, problem: Problem, config: Config) -> set[tuple[object, ...]]:
+    """What a compilation is the first to show: on an H100 of problems and knobs, elsewhere of dtypes and layouts."""
+    if device == H100:
+        return {(strategy.name, problem)} | {
+            (strategy.name, field.name, getattr(config, field.name)) for field in fields(config)
+        }
+    return {(strategy.name, device, problem.dtype), (strategy.name, device, problem.layout.side_by_side)}
 
 
-@pytest.mark.parametrize(("problem", "source", "device"), EVERY)
+def every() -> Iterator[ParameterSet]:
+    """All that is compiled; slow where others show the same."""
+    seen: set[tuple[object, ...]] = set()
+    for strategy in registry.available():
+        for device, count in CONFIGS.items():
+            for problem, config, one in programs(strategy, device, count):
+                new = shown(strategy, device, problem, config)
+                name = f"{strategy.name}-sm_{device.arch}-{problem}-{config}"
+                yield pytest.param(problem, one, device, id=name, marks=[] if new - seen else [pytest.mark.slow])
+                seen |= new
+
+
+@pytest.mark.parametrize(("problem", "source", "device"), list(every()))
 def test_compiles_within_limits(problem: Problem, source: KernelSource, device: Device) -> None:
     check(source.compile(device.arch), problem, device)
 
@@ -156,8 +167,16 @@ def test_masked_argmax_loads_16_bytes_where_rows_are_whole_vectors(
     assert widest_load(program.sources[0].compile(90), tmp_path) == bits
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("cols", [1000, 1001, 1002, 1999])
+OF_EVERY_RUN = [(1000, "float32"), (1001, "bfloat16"), (1002, "float16"), (1999, "bfloat16")]
+
+
+@pytest.mark.parametrize(
+    ("cols", "dtype"),
+    [
+        pytest.param(*one, marks=[] if one in OF_EVERY_RUN else [pytest.mark.slow])
+        for one in product((1000, 1001, 1002, 1999), ("float32", "bfloat16", "float16"))
+    ],
+)
 def test_lane_merge_loads_16_bytes_whatever_the_length(cols: int, dtype: str, tmp_path: Path) -> None:
     strategy = registry.get("lane_merge")
     problem = Problem.contiguous(1000, cols, 4, dtype)
@@ -169,27 +188,31 @@ def test_lane_merge_loads_16_bytes_whatever_the_length(cols: int, dtype: str, tm
 @pytest.mark.requires("nvcc", "g++")
 @pytest.mark.tilelang
 @pytest.mark.parametrize(
-    ("name", "device", "problem"),
-    [
-        pytest.param(name, device, problem, id=f"{name}-sm_{device.arch}-{problem}")
-        for (name, device), problems in RADIX.items()
-        for problem in problems
-    ],
+    ("name", "problem", "devices"),
+    [*RADIX, *(pytest.param(*one, marks=pytest.mark.slow) for one in MORE_RADIX)],
+    ids=str,
 )
-def test_radix_kernels_compile_within_limits(name: str, device: Device, problem: Problem, tmp_path: Path) -> None:
+def test_radix_kernels_compile_within_limits(
+    name: str, problem: Problem, devices: tuple[Device, ...], tmp_path: Path
+) -> None:
     strategy = registry.get(name)
     assert isinstance(strategy, RadixStrategy)
-    assert not strategy.reasons_unable(problem, device)
-    config = strategy.ladder(problem, device)[0]
-    kernel = source(config, problem).compile(device.arch)
-    check(kernel, problem, device)
-    order = "sorted" if config.capacity else "any_order"
-    kind = problem.dtype.replace("uint", "int").replace("bfloat", "float")
-    assert kernel.symbol == f"autotopk_{name}_{kind}_{order}_kernel"
-    assert (kernel.threads, kernel.cluster) == (config.threads, config.blocks_per_row)
-    foreseen = shared_bytes(config, config.capacity, problem.itemsize)
-    assert kernel.shared_bytes <= foreseen < kernel.shared_bytes + 8192
-    assert widest_load(kernel, tmp_path) == max(32, 8 * problem.itemsize * problem.layout.vector)
+    found: dict[KernelSource, list[Device]] = {}
+    configs = {device: strategy.ladder(problem, device)[0] for device in devices}
+    for device, config in configs.items():
+        assert not strategy.reasons_unable(problem, device)
+        found.setdefault(source(config, problem), []).append(device)
+    for one, served in found.items():
+        for device, kernel in zip(served, one.compile_for([device.arch for device in served]), strict=True):
+            config = configs[device]
+            check(kernel, problem, device)
+            order = "sorted" if config.capacity else "any_order"
+            kind = problem.dtype.replace("uint", "int").replace("bfloat", "float")
+            assert kernel.symbol == f"autotopk_{name}_{kind}_{order}_kernel"
+            assert (kernel.threads, kernel.cluster) == (config.threads, config.blocks_per_row)
+            foreseen = shared_bytes(config, config.capacity, problem.itemsize)
+            assert kernel.shared_bytes <= foreseen < kernel.shared_bytes + 8192
+            assert widest_load(kernel, tmp_path) == max(32, 8 * problem.itemsize * problem.layout.vector)
 
 
 def test_runtime_numbers_do_not_recompile() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from autotopk.compilers.tilelang import TileLangSource
 from autotopk.packs import ARCHS
 from autotopk.strategies import _radix
 
@@ -23,47 +22,49 @@ GENERATE = """
 import json
 import sys
 from autotopk.compilers.tilelang import TileLangSource
-kernels = json.loads(sys.argv[1])
-floats = dict(element_bits=16, is_float=True)
-texts = {}
-for number in map(int, sys.argv[2]):
-    constants = tuple((floats | kernels[number]).items())
-    texts[number] = TileLangSource("autotopk.strategies._radix.device.topk:radix_topk", constants).generate(90).text
-print(json.dumps([texts[number] for number in sorted(texts)]))
+kernels, order, archs = json.loads(sys.argv[1])
+found = {}
+for number in order:
+    constants = tuple(kernels[number].items())
+    source = TileLangSource("autotopk.strategies._radix.device.topk:radix_topk", constants)
+    found[number] = repr(source.generate(archs[number]))
+print(json.dumps([found[number] for number in sorted(found)]))
 """
 
 
-@pytest.mark.compile
-@pytest.mark.tilelang
-def test_source_is_the_same_in_every_process() -> None:
-    """Also where hashes of text differ, and where another kernel was generated before."""
+def check(elements: dict[str, int | bool], *archs: tuple[int, int]) -> None:
+    """The representative kernels for several architectures, in processes and orders that are different."""
 
-    def generate(order: str, seed: str) -> list[str]:
-        command = [sys.executable, "-c", GENERATE, json.dumps(REPRESENTATIVE), order]
-        environment = os.environ | {"PYTHONHASHSEED": seed}
+    def generate(seed: int, pair: tuple[int, int]) -> list[str]:
+        kernels, order = [elements | one for one in REPRESENTATIVE], (0, 1) if seed % 2 else (1, 0)
+        command = [sys.executable, "-c", GENERATE, json.dumps([kernels, order, pair])]
+        environment = os.environ | {"PYTHONHASHSEED": str(seed)}
         found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
         texts: list[str] = json.loads(found.stdout)
         return texts
 
-    first, second = generate("01", "1"), generate("10", "2")
+    first, *others = [generate(1 + turn, pair) for turn, pair in enumerate(archs)]
     assert [len(text) > 10_000 for text in first] == [True, True]
-    assert first == second
+    assert others == [first] * len(others)
     for text in first:
         shared = re.findall(r"void\* (\w+) = \(\(void\*\)\(\(char\*\)buf_dyn_shmem", text)
+        assert shared
         assert shared == sorted(shared)
         assert not [name for name in shared if re.fullmatch(r"v(_\d+)?", name)]  # what TileLang calls the nameless
 
 
 @pytest.mark.compile
 @pytest.mark.tilelang
-@pytest.mark.parametrize("constants", REPRESENTATIVE)
-def test_source_is_the_same_for_every_architecture(constants: dict[str, int]) -> None:
-    """So that it is generated once for all packs."""
-    floats = {"element_bits": 16, "is_float": True}
-    source = TileLangSource("autotopk.strategies._radix.device.topk:radix_topk", tuple((floats | constants).items()))
-    archs = [arch for arch in ARCHS if constants["blocks"] == 1 or arch >= 90]
-    first, *others = [source.generate(arch) for arch in archs]
-    assert others == [first] * len(others)
+def test_source_is_the_same_in_every_process_for_every_architecture() -> None:
+    """Also where hashes of text differ, and where another kernel was generated before; so that packs share it."""
+    check({"element_bits": 8, "is_float": False}, (min(ARCHS), 90), (max(ARCHS), max(ARCHS)))
+
+
+@pytest.mark.slow
+@pytest.mark.compile
+@pytest.mark.tilelang
+def test_source_of_two_passes_is_the_same() -> None:
+    check({"element_bits": 16, "is_float": True}, *((arch, max(90, arch)) for arch in ARCHS))
 
 
 def test_table_of_the_state_is_complete() -> None:

@@ -210,9 +210,18 @@ def answer_amid_guards(
     return values[inner].view(problem.rows, problem.k), indices[inner].view(problem.rows, problem.k)
 
 
+INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""By bytes."""
+
+
+def at(x: Tensor, indices: Tensor) -> Tensor:
+    """The elements at (rows, k) indices, their bits as they are: torch's gather of float16 makes other NaNs of some."""
+    return x.view(INTEGERS[x.element_size()]).gather(1, indices).view(x.dtype)
+
+
 def fill(x: Tensor, patterns: list[int], seed: int) -> Tensor:
     """Overwrite `x` with elements of these bits, chosen at random, and return it."""
-    integer = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
+    integer = INTEGERS[x.element_size()]
     generator = torch.Generator().manual_seed(seed)
     memory = x
     if x.stride(0) < x.shape[1]:  # rows overlap: their memory is one longer row

@@ -9,7 +9,7 @@ from autotopk.device import H100
 from autotopk.problem import Problem
 from autotopk.program import KernelProgram
 from autotopk.strategy import Config, Strategy
-from tests.contract.cases import Case, answer_amid_guards
+from tests.contract.cases import Case, answer_amid_guards, at
 from tests.emulator.sequences import Sequences
 
 PREEMPTIONS = (0, 30, 400)
@@ -39,7 +39,7 @@ def answer(
     index_dtype = torch.int32 if indices_only else torch.int64
     values, indices = answer_amid_guards(problem, x.dtype, index_dtype, launch)
     found = indices.long()
-    return x.gather(1, found) if indices_only else values, found
+    return at(x, found) if indices_only else values, found
 
 
 def problem_of(case: Case, x: Tensor, *, indices_only: bool = False) -> Problem:

@@ -54,11 +54,12 @@ def check(strategy: Strategy, config: Config, route: Route) -> None:
 def questions() -> Iterator[ParameterSet]:
     """(strategy, its turn among the configurations, route) of all that are able."""
     turn = itertools.count()
-    for route in routes(3):
+    for at, route in enumerate(routes(3)):
         problem = route.problem(route.logits("cpu"))
         for name in NAMES:
             if not registry.get(name).reasons_unable(problem, H100):
-                yield pytest.param(name, next(turn), route, id=f"{name}-{route}")
+                slow = [pytest.mark.slow] if at // 2 % 2 else []  # one or two of the three of each input stay
+                yield pytest.param(name, next(turn), route, id=f"{name}-{route}", marks=slow)
 
 
 @interpreted
@@ -70,34 +71,45 @@ def test_answers_right(name: str, turn: int, route: Route) -> None:
 
 
 def ends() -> Iterator[ParameterSet]:
-    """The shortest and the longest rows of every rung with the most of k, in turn by every scoring and input."""
+    """The shortest and the longest rows of every rung with the most of k, in turn by every scoring and input.
+
+    One of both is slow, in turns, and those of many loads are, as they are in the interpreter.
+    """
     scorings, raw = itertools.cycle(SCORINGS), itertools.cycle(["", ":raw"])
     values = itertools.cycle(["random", "ties", "few_nan", "near_ties", "minus_inf_padding"])
+    turns = itertools.cycle([0, -1])
+
+    def asked(name: str, config: Config, route: Route, slow: bool) -> ParameterSet:
+        return pytest.param(name, config, route, id=f"{name}-{config}-{route}", marks=[pytest.mark.slow] * slow)
+
     for dtype in LOGITS:
         for lanes in lane_route.kernels(dtype):
             # slots that nobody asks for give a NaN, which the interpreter's maximum keeps, and the GPU's does not
-            shortest = -(-lanes.most // lanes.width) * lanes.width
-            for experts in sorted({max(shortest, lanes.inside * lanes.step), lanes.longest}):
+            shortest = max(-(-lanes.most // lanes.width) * lanes.width, lanes.inside * lanes.step)
+            lengths = sorted({shortest, lanes.longest})
+            kept = lengths[next(turns)]
+            for experts in lengths:
                 padded = lanes.reading == "single"
                 rule = f"{next(scorings)}{next(raw)}"
                 one = Route(2, experts, min(lanes.most, experts), rule, dtype, next(values), padded=padded)
-                yield pytest.param("lane_route", lanes.config, one, id=f"lane_route-{lanes.config}-{one}")
+                yield asked("lane_route", lanes.config, one, experts != kept or lanes.vectors >= 32)
         for rung in list_route.kernels(dtype):
-            for experts in sorted({max(rung.most, rung.inside * rung.step), rung.vectors * rung.step}):
+            lengths = sorted({max(rung.most, rung.inside * rung.step), rung.vectors * rung.step})
+            kept = lengths[next(turns)]
+            for experts in lengths:
                 groups = f":{max(1, experts // rung.group // 2)}of{experts // rung.group}" if rung.group else ""
                 rule = f"{next(scorings)}+bias{groups}{next(raw)}"
                 one = Route(2, experts, rung.most, rule, dtype, next(values))
-                yield pytest.param("list_route", rung.config, one, id=f"list_route-{rung.config}-{one}")
+                yield asked("list_route", rung.config, one, experts != kept)
         for masked in masked_route.kernels(dtype):
             count, places = (masked.groups, masked.groups * 20) if masked.groups > 1 else (1, 1999)
-            kept = f":{count // 2}of{count}" if count > 1 else ""
-            rule = f"{next(scorings)}{'+bias' if masked.biased else ''}{kept}{next(raw)}"
+            kept_groups = f":{count // 2}of{count}" if count > 1 else ""
+            rule = f"{next(scorings)}{'+bias' if masked.biased else ''}{kept_groups}{next(raw)}"
             one = Route(1, places, 9, rule, dtype, next(values), padded=True)
-            yield pytest.param("masked_route", masked.config, one, id=f"masked_route-{masked.config}-{one}")
+            yield asked("masked_route", masked.config, one, False)
 
 
 @interpreted
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "config", "route"), list(ends()))
 def test_every_rung(name: str, config: Config, route: Route) -> None:
     strategy, problem = registry.get(name), route.problem(route.logits("cpu"))
@@ -210,7 +222,7 @@ def test_routers_of_models_have_rungs(experts: int, k: int, rule: str, name: str
 @pytest.mark.parametrize(
     ("arch", "name", "problem"),
     [
-        (90, "lane_route", Problem.contiguous(4096, 256, 8, routing=Routing())),
+        (90, "lane_route", Problem.contiguous(4096, 256, 8, "bfloat16", routing=Routing())),
         (90, "list_route", Problem.contiguous(4096, 256, 8, routing=Routing.parse("sigmoid+bias:4of8"))),
         (90, "masked_route", Problem.contiguous(4096, 160, 6, routing=Routing.parse("softmax:3of8"))),
         (80, "list_route", Problem.contiguous(4096, 384, 8, "bfloat16", routing=Routing.parse("sigmoid+bias"))),

@@ -86,14 +86,21 @@ def test_a_captured_call_replays_with_new_data() -> None:
 
 
 @pytest.mark.compile
-@pytest.mark.parametrize("config", [LaneMergeConfig(32, 2, 8, False), LaneMergeConfig(32, 1, 16, False)])
-def test_no_reduction_is_predicated(config: LaneMergeConfig, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("config", "dtype"),
+    [
+        (LaneMergeConfig(32, 2, 8, False), "float32"),
+        (LaneMergeConfig(32, 1, 16, False), "bfloat16"),
+        pytest.param(LaneMergeConfig(32, 1, 16, False), "float32", marks=pytest.mark.slow),
+    ],
+)
+def test_no_reduction_is_predicated(config: LaneMergeConfig, dtype: str, tmp_path: Path) -> None:
     """Ptxas 12.8 predicates those of short branches wrongly; the source has none there."""
     triton = pytest.importorskip("triton")
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     if not tool.exists():
         pytest.skip("this Triton brings no cuobjdump")
-    problem = Problem.contiguous(8192, 512, 10, routing=Routing())
+    problem = Problem.contiguous(8192, 512, 10, dtype, routing=Routing())
     source = registry.get("lane_route").program(config, problem, H100).sources[0]
     assert isinstance(source, TritonSource)
     file = tmp_path / "kernel.cubin"

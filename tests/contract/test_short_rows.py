@@ -96,9 +96,14 @@ def test_infinities_and_nans_of_several_lanes(count: int, largest: bool) -> None
     assert not problems_with(x, *run(strategy, config, problem, x), 8, largest=largest)
 
 
-@pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("count", [8, 9, 10, 17, 18, 32])
+@pytest.mark.parametrize(
+    ("count", "dtype", "largest"),
+    [
+        (count, dtype, (turn + other) % 2 == 0)
+        for turn, count in enumerate((8, 9, 10, 17, 18, 32))
+        for other, dtype in enumerate(("float32", "bfloat16"))
+    ],
+)
 def test_lists_that_end_in_the_second_pass(count: int, dtype: str, largest: bool) -> None:
     """One lane of 32 has `count` of the best, its list holds fewer, and an infinity sends the row there."""
     problem = Problem.contiguous(2, 1024, 32, dtype, largest=largest)
@@ -116,25 +121,37 @@ def test_lists_that_end_in_the_second_pass(count: int, dtype: str, largest: bool
 VALUES = itertools.cycle(["random", "ties", "few_nan", "near_ties", "minus_inf_padding"])
 
 
+def of_every_run() -> set[lanes.LaneMergeKernel]:
+    """Of every rung and dtype one direction, in turns; of many loads, as they are in the interpreter, one dtype."""
+    found: dict[tuple[object, ...], list[lanes.LaneMergeKernel]] = {}
+    for dtype, largest in itertools.product(MERGED_DTYPES, (True, False)):
+        for rung in lanes.kernels(dtype, largest):
+            kind = dtype if rung.vectors < 32 else "any"
+            found.setdefault((kind, rung.reading, rung.config, rung.vectors), []).append(rung)
+    return {alike[turn % len(alike)] for turn, alike in enumerate(found.values())}
+
+
 def lane_merge_problems() -> Iterator[ParameterSet]:
     """(rung, problem, name of an input): of the shortest and the longest rows of every rung, in turn any answer.
 
-    Every other one is slow, as those of many loads are in the interpreter.
+    Not slow is one of both, in turns, of the rungs of every run.
     """
-    answers, ends = itertools.cycle(ANSWERS), itertools.cycle([False, True])
+    answers, turns, kept = itertools.cycle(ANSWERS), itertools.cycle([0, -1]), of_every_run()
     for dtype, largest in itertools.product(MERGED_DTYPES, (True, False)):
         for rung in lanes.kernels(dtype, largest):
             narrow = MERGED_COLS_SIDE_BY_SIDE if rung.reading == "beside" else MERGED_COLS
             shortest = max(1, rung.inside * rung.step)
             whole = rung.width if rung.reading == "aligned" else 1
-            for cols in sorted({-(-shortest // whole) * whole, min(rung.longest, narrow)}):
+            lengths = sorted({-(-shortest // whole) * whole, min(rung.longest, narrow)})
+            fast = [lengths[next(turns)]] if rung in kept else []
+            for cols in lengths:
                 stride = cols + (3 if rung.reading == "single" else rung.reading == "ragged")
                 layout = MemoryLayout(stride, vector=whole, aligned=rung.reading != "single")
                 if rung.reading == "beside":
                     layout = MemoryLayout(cols * 3, col_stride=3, inner=3)
                 k = min(rung.most, cols)
                 problem = Problem(3, cols, k, dtype, largest, True, next(answers), device_type="cuda", layout=layout)
-                slow = [pytest.mark.slow] if next(ends) or rung.vectors >= 32 else []
+                slow = [] if cols in fast else [pytest.mark.slow]
                 yield pytest.param(
                     rung, problem, next(VALUES), id=f"{rung.reading}-{rung.config}-{problem}", marks=slow
                 )

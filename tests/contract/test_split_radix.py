@@ -176,8 +176,9 @@ def test_one_block_a_row_takes_no_scratch() -> None:
 
 
 @pytest.mark.requires("nvcc")
-@pytest.mark.parametrize("arch", [80, 89, 90, 100, 120])
-@pytest.mark.parametrize("finish", ["launch", "last"])
+@pytest.mark.parametrize(
+    ("arch", "finish"), [(80, "last"), (89, "launch"), (90, "last"), (90, "launch"), (100, "last"), (120, "launch")]
+)
 def test_compiles_without_spills(arch: int, finish: str) -> None:
     strategy, problem = registry.get("split_radix"), Problem.contiguous(1, 10_000_000, 100)
     program = strategy.program(SplitRadixConfig(132, 1024, 4, 4096, finish), problem, H100)

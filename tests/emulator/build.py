@@ -1,6 +1,7 @@
 """The host compiler: the runtime once, a kernel once per text, kept in a folder that processes may share."""
 
 import hashlib
+import platform
 import re
 import shutil
 import subprocess
@@ -56,8 +57,11 @@ def _digest(*parts: str | bytes) -> str:
 
 @cache
 def _headers() -> str:
-    """A hash of every C++ file of the emulator."""
-    return _digest(*(path.read_bytes() for path in sorted(HERE.rglob("*.[hc]*")) if path.suffix in (".h", ".cpp")))
+    """A hash of every C++ file of the emulator, and of what machine it is for."""
+    return _digest(
+        platform.machine(),
+        *(path.read_bytes() for path in sorted(HERE.rglob("*.[hc]*")) if path.suffix in (".h", ".cpp")),
+    )
 
 
 def runtime(folder: Path) -> Path:

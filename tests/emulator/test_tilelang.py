@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor
 from autotopk.compilers.cuda import CudaText
 from autotopk.compilers.tilelang import TileLangSource
 from tests.emulator.emulator import Emulator, EmulatorError
+from tests.emulator.generated import generated
 from tests.emulator.programs import Programs
 
 pytestmark = pytest.mark.tilelang
@@ -23,13 +25,14 @@ ROWS, COLS = 3, 777
 
 
 @pytest.fixture(scope="module")
-def histogram() -> CudaText:
-    return TileLangSource("tests.emulator.kernels:histogram", (("threads", 64),)).generate(90)
+def histogram(kernel_folder: Path) -> CudaText:
+    return generated(TileLangSource("tests.emulator.kernels:histogram", (("threads", 64),)), kernel_folder)
 
 
 @pytest.fixture(scope="module")
-def cluster_sums() -> CudaText:
-    return TileLangSource("tests.emulator.kernels:cluster_sums", (("threads", 64), ("cluster", 4))).generate(90)
+def cluster_sums(kernel_folder: Path) -> CudaText:
+    constants = (("threads", 64), ("cluster", 4))
+    return generated(TileLangSource("tests.emulator.kernels:cluster_sums", constants), kernel_folder)
 
 
 def run_histogram(emulator: Emulator, seed: int, preempt: int, *, races: bool = True) -> tuple[Tensor, Tensor]:

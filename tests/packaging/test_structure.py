@@ -46,6 +46,18 @@ def test_modules_are_small() -> None:
     assert median(size for size in sizes.values() if size > 1) <= MEDIAN
 
 
+def test_no_name_is_also_a_module() -> None:
+    """Importing the module would put it in the place of what the package means by its name."""
+    for file in (file for file in MODULES if file.name == "__init__.py"):
+        modules = {path.stem for path in file.parent.glob("*.py")} | {
+            path.parent.name for path in file.parent.glob("*/__init__.py")
+        }
+        defined = {
+            node.name for node in ast.parse(file.read_text()).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+        }
+        assert not modules & defined, file
+
+
 def test_functions_take_few_parameters() -> None:
     """But for kernels, whose compile-time constants are parameters, and commands, whose options are."""
     counts = {

@@ -17,13 +17,15 @@ import torch
 
 from autotopk.tuning.events import CandidateMeasured, Event
 from autotopk.tuning.tuner import tune
-from autotopk.workloads import grid
+from autotopk.workloads import Workload, grid
 
 WORKLOADS = grid([2, 4], [64, 128, 256], [3])
 KILLS = 10
+TOGETHER = WORKLOADS[:2]
+"""What two tuners share, who both have to measure it."""
 
 
-def start(folder: Path) -> tuple[int, TextIO]:
+def start(folder: Path, workloads: list[Workload] = WORKLOADS) -> tuple[int, TextIO]:
     """A tuner's process, and what it prints: a line for each stored measurement, then its outcome."""
     ours, theirs = os.pipe()
     if pid := os.fork():
@@ -36,7 +38,7 @@ def start(folder: Path) -> tuple[int, TextIO]:
             os.write(theirs, f"{event.measurement.uuid}\n".encode())
 
     report = tune(
-        WORKLOADS,
+        workloads,
         store_path=folder / "tuning.sqlite",
         winners_path=folder / "winners.sqlite",
         device=torch.device("cpu"),
@@ -78,7 +80,7 @@ def main(scenario: str, folder: Path) -> None:
             code, rest = finish(pid, output)
             runs = [(code, lines + rest)]
         case "together":
-            tuners = [start(folder), start(folder)]
+            tuners = [start(folder, TOGETHER), start(folder, TOGETHER)]
             runs = [finish(*tuner) for tuner in tuners]
         case _:
             raise ValueError(f"scenario {scenario!r} is not kill, interrupt or together")

@@ -12,7 +12,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.compile, pytest.mark.tilelang, pytest.mark.requires("nvcc", "g++")]
+pytestmark = [
+    pytest.mark.compile,
+    pytest.mark.tilelang,
+    pytest.mark.requires("nvcc", "g++"),
+    pytest.mark.xdist_group("edits"),
+]
 
 TUNE = """
 import json, sys
@@ -21,12 +26,14 @@ import autotopk
 from autotopk import registry, settings
 from autotopk.device import H100
 from autotopk.runtime.winners import is_current
+from autotopk.tuning import candidates
 from autotopk.tuning_db.store import Store
 from autotopk.workloads import Workload
 from tests.tuning.replay import ReplayWorker, run_session
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
+    candidates.NEAR = 1  # the first rung of every family: a few kernels show what many do
     assert Path(autotopk.__file__).parent.parent == folder
     kernels = settings.kernel_dir()
     before = set(kernels.iterdir()) if kernels.exists() else set()
@@ -34,7 +41,7 @@ if __name__ == "__main__":
         foreseen = [is_current(winner) for winner in store.winners()]
         worker = ReplayWorker(others=50.0)
         names = [name for name in registry.names() if name != "torch_fallback"]
-        result = run_session(store, worker, device=H100, workload=Workload(64, 128, 5), strategies=names)
+        result = run_session(store, worker, device=H100, workload=Workload(64, 128, 5, "bfloat16"), strategies=names)
         current = [is_current(winner) for winner in store.derive_winners()]
     told = {
         "candidates": result.candidates,

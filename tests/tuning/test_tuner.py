@@ -16,7 +16,7 @@ from autotopk.tuning.tuner import tune
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.store import Store
 from autotopk.workloads import Workload
-from tests.tuning.scenario import KILLS, WORKLOADS
+from tests.tuning.scenario import KILLS, TOGETHER, WORKLOADS
 
 ROOT = Path(__file__).parents[2]
 Tune = Callable[..., TuneReport]
@@ -142,7 +142,7 @@ def test_two_tuners_share_a_database(tmp_path: Path) -> None:
     assert [(code, lines[-1]) for code, lines in runs] == [(0, "finished")] * 2
     assert stored(tmp_path) == {line for _, lines in runs for line in lines[:-1]}
     winners = artifact.read(tmp_path / "winners.sqlite")
-    assert {winner.key for winner in winners} == {workload.key for workload in WORKLOADS}
+    assert {winner.key for winner in winners} == {workload.key for workload in TOGETHER}
 
 
 def test_ten_kills_lose_nothing_that_was_finished(tmp_path: Path) -> None:

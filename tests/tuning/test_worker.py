@@ -24,6 +24,8 @@ PROBLEM = Problem.contiguous(4, 64, 5, device_type="cpu")
 PRELOAD = ("tests.tuning.planted",)
 ROOT = Path(__file__).parents[2]
 
+pytestmark = pytest.mark.xdist_group("worker")
+
 
 def way(name: str) -> Candidate:
     return Planted().candidate(Way(name))
