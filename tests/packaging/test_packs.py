@@ -61,7 +61,7 @@ def drawn(draw: random.Random) -> Problem:
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
 def test_random_problems_have_their_kernels_shipped(device: Device) -> None:
     """Of every family that serves them."""
-    count, draw, shipped = 4_000, random.Random(device.name), Packs(FOLDER)
+    count, draw, shipped = 10_000, random.Random(device.name), Packs(FOLDER)
     shipped.unchecked = True
     served = 0
     for _ in range(count):
