@@ -50,7 +50,7 @@ def plan(asked: Asked, access: Access | None = None) -> serving.Plan:
         (Asked(Sizes.of(1), Sizes.of(77), 1, "int64", True, True), {"rows", "k", "has_sign"}),
         (Asked(Sizes.of(5), Sizes.of(77), 4, "uint8", False, True), {"smallest"}),
     ],
-    ids=str,
+    ids=lambda one: " ".join(sorted(one)) if isinstance(one, set) else str(one),
 )
 def test_a_copy_compiles(asked: Asked, ones: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the numbers that are 1 as constants of the language, as Inductor passes them."""
