@@ -21,7 +21,6 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import geometric_mean
@@ -32,6 +31,7 @@ from zipfile import ZipFile
 import torch
 
 from autotopk import export
+from autotopk.cli import bench
 from autotopk.oracle.reference import problems_with
 from autotopk.workloads import tagged
 
@@ -122,18 +122,6 @@ def wrong(one: Built, folder: Path, device: str) -> list[str]:
     return problems_with(torch.load(folder / f"{rows}x{cols}.pt").to(device), values, indices, k)
 
 
-def about(device: str) -> dict[str, Any]:
-    """Where it was measured."""
-    name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    return {
-        "device": name,
-        "torch": torch.__version__,
-        "commit": os.environ.get("COMMIT") or commit or "unknown",
-        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-
-
 Times = dict[str, dict[str, dict[str, float]]]
 """By shape, way, and what was timed: call_us, host_us, gpu_us."""
 
@@ -148,9 +136,10 @@ def page(content: dict[str, Any]) -> str:
     times: Times = content["times_us"]
     ways = [way for way in WAYS if all(way in one for one in times.values())]
     heads = [f"{way}, {what}" for what in ("GPU", "call") for way in ways]
+    where, torchs = content["device"]["name"], content["versions"]["torch"]
     lines = [
-        f"{content['device']}, torch {content['torch']}, {content['measured_at'][:10]}, commit {content['commit']},",
-        f"`{COMMAND}`: microseconds of one call, sorted float32.",
+        f"{where}, torch {torchs}, {content['date'][:10]}, commit {content['commit'][:10]},",
+        f"`{content['command']}`: microseconds of one call, sorted float32.",
         "",
         "| rows, cols, k | " + " | ".join(heads) + " |",
         "|---" * (1 + len(heads)) + "|",
@@ -206,13 +195,17 @@ def main() -> int:
         times[str(one.shape)][one.way] = {key: value for key, value in line.items() if key != "model"}
     for one in built:
         print(f"{one.way}: {one.by}")
-    content = {**about(device), "times_us": times, "by": {f"{one.way} {one.shape}": one.by for one in built}}
     if device == "cuda":
         faults += slow(times)
+        content = bench.document([], torch.device(device), COMMAND) | {"times_us": times}
+        content["by"] = {f"{one.way} {one.shape}": one.by for one in built}
+        content["commit"] = content["commit"] or "unknown"
+        for name in ("rows", "summary"):
+            del content[name]
         print(page(content))
+        if options.out:
+            write(options.out, content)
     print("\n".join(faults) or "every answer right")
-    if options.out and device == "cuda":
-        write(options.out, content)
     return 1 if faults else 0
 
 

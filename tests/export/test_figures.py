@@ -14,16 +14,18 @@ WAYS = {"torch": (10.0, 30.0, 20.0), "triton": (1.5, 25.0, 15.0), "library": (1.
 def content(**ways: tuple[float, float, float]) -> dict[str, object]:
     times = {way: dict(zip(("gpu_us", "call_us", "host_us"), numbers, strict=True)) for way, numbers in ways.items()}
     return {
-        "device": "a GPU",
-        "torch": "2",
+        "date": "2026-01-02T03:04",
+        "command": "make test-aot",
         "commit": "abc",
-        "measured_at": "2026-01-02T03:04",
+        "device": {"name": "a GPU"},
+        "versions": {"torch": "2"},
         "times_us": {"(4, 8, 2)": times},
     }
 
 
 def test_the_page_tells_all_times() -> None:
     page = aot.page(content(**WAYS))
+    assert page.startswith("a GPU, torch 2, 2026-01-02, commit abc,\n`make test-aot`: ")
     assert "| 4, 8, 2 | 10.0 | 1.5 | 1.0 | 30.0 | 25.0 | 31.0 |" in page
     assert "- triton: times torch.topk's speed, in geometric mean: 6.7 on the GPU, 1.2 in whole calls" in page
 
