@@ -116,10 +116,11 @@ def test_lane_merge_orders_what_its_words_cannot_tell(cols: int, largest: bool) 
 @pytest.mark.parametrize(
     ("cols", "dtype", "largest"),
     [
-        (cols, dtype, number % 2 == 0)
+        pytest.param(cols, dtype, largest, marks=[] if largest == (number % 2 == 0) else [pytest.mark.slow])
         for number, (cols, dtype) in enumerate(
             product((35, 40, 67, 129, 258, 264, 515), ("float32", "bfloat16", "float16"))
         )
+        for largest in (True, False)
     ],
 )
 def test_lane_merge_keeps_to_its_rows(cols: int, dtype: str, largest: bool) -> None:

@@ -99,9 +99,10 @@ def test_infinities_and_nans_of_several_lanes(count: int, largest: bool) -> None
 @pytest.mark.parametrize(
     ("count", "dtype", "largest"),
     [
-        (count, dtype, (turn + other) % 2 == 0)
+        pytest.param(count, dtype, largest, marks=[] if largest == ((turn + other) % 2 == 0) else [pytest.mark.slow])
         for turn, count in enumerate((8, 9, 10, 17, 18, 32))
         for other, dtype in enumerate(("float32", "bfloat16"))
+        for largest in (True, False)
     ],
 )
 def test_lists_that_end_in_the_second_pass(count: int, dtype: str, largest: bool) -> None:

@@ -177,7 +177,14 @@ def test_one_block_a_row_takes_no_scratch() -> None:
 
 @pytest.mark.requires("nvcc")
 @pytest.mark.parametrize(
-    ("arch", "finish"), [(80, "last"), (89, "launch"), (90, "last"), (90, "launch"), (100, "last"), (120, "launch")]
+    ("arch", "finish"),
+    [
+        *[(80, "last"), (89, "launch"), (90, "last"), (90, "launch"), (100, "last"), (120, "launch")],
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in [(80, "launch"), (89, "last"), (100, "launch"), (120, "last")]
+        ),
+    ],
 )
 def test_compiles_without_spills(arch: int, finish: str) -> None:
     strategy, problem = registry.get("split_radix"), Problem.contiguous(1, 10_000_000, 100)
