@@ -124,6 +124,7 @@ class Worker:
         if self._process is None:
             self._start()
         if self._open != problem:
+            self._open = None  # the process drops the old one first
             reply = self._request(OPEN_S, "open", problem)
             if reply.status != "ok":
                 raise MeasurementError(f"torch.topk cannot be timed for {problem}: {reply.status}: {reply.error}")
