@@ -47,7 +47,7 @@ def main() -> None:
     count = int(sys.argv[2]) if len(sys.argv) > 2 else PROCESSES
     os.environ["AUTOTOPK_DB"], os.environ["AUTOTOPK_SHIPPED"] = str(bundle), "0"
     keys = [winner.key for winners in Runtime().known().values() for winner in winners]
-    keys = [key for key in keys if key.rows * key.cols <= 1 << 25]  # 64 inputs at a time
+    keys = [key for key in keys if not key.routing and key.rows * key.cols <= 1 << 25]  # 64 inputs at a time
     command = [sys.executable, "-c", CALL, str(Path(__file__).parent), str(bundle)]
     running = []
     for at in range(count):
