@@ -16,20 +16,23 @@ class TopK(torch.autograd.Function):
         """What the run returns; torch follows the values."""
         values, indices = run(input)
         ctx.mark_non_differentiable(indices)
+        ctx.set_materialize_grads(False)  # of the indices none comes, and zeros would be launched for it
         ctx.found = dim, input.shape, indices, indices._version  # to save them costs two microseconds
         return values, indices
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, None, None]:
         """The gradient of the values, where they are from, amid zeros."""
+        gradient = gradients[0]
+        if gradient is None:
+            return None, None, None
         dim, size, indices, version = ctx.found
         if indices._version != version:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
                 f"the indices of topk, which are at version {indices._version}; expected version {version}"
             )
-        gradient = gradients[0]
-        return gradient.new_zeros(size).scatter(dim, indices, gradient), None, None
+        return gradient.new_zeros(size).scatter_(dim, indices, gradient), None, None
 
 
 selected: Any = super(torch.autograd.Function, TopK).apply

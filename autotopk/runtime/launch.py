@@ -16,6 +16,13 @@ from autotopk.program import MAX_SCRATCH_BYTES, HostProgram, KernelProgram, Prog
 from autotopk.runtime import driver, scratch
 from autotopk.runtime.views import Run, fresh_strides, laid_out
 
+native: Any
+"""The twins in C of what costs the host most; None where they were not built."""
+try:
+    from autotopk.runtime import _launcher as native
+except ImportError:
+    native = None
+
 Launch = Callable[..., int]
 """A program on a device: takes a stream and the addresses of `TENSORS` and scratch, and returns the driver's code."""
 
@@ -146,10 +153,10 @@ def _bind_kernels(problem: Problem, size: tuple[int, ...], index: int, launch: L
     empty, current_stream = _empty, _current_stream
     if problem.routing is not None:
         return _bind_routing(problem, size, index, launch, symbol)
-    current_device = _asked_device(index)
+    several, current_device = torch.cuda.device_count() > 1, _current_device
 
     def pairs(x: Tensor, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        if current_device() != index:
+        if several and current_device() != index:
             with torch.cuda.device(index):
                 return pairs(x, out)
         if out is None:
@@ -163,7 +170,7 @@ def _bind_kernels(problem: Problem, size: tuple[int, ...], index: int, launch: L
         return values, indices
 
     def indices_alone(x: Tensor) -> Tensor:
-        if current_device() != index:
+        if several and current_device() != index:
             with torch.cuda.device(index):
                 return indices_alone(x)
         indices = empty(size, stride, int32)
@@ -172,22 +179,26 @@ def _bind_kernels(problem: Problem, size: tuple[int, ...], index: int, launch: L
             _retry(code, symbol, problem, index, launch, (x.data_ptr(), 0, indices.data_ptr()))
         return indices
 
-    return pairs if problem.answer == "pairs" else indices_alone
-
-
-def _asked_device(index: int) -> Callable[[], int]:
-    """Tells which device is current; one that is alone is not asked for, which saves a third of a microsecond."""
-    return _current_device if torch.cuda.device_count() > 1 else lambda: index
+    alone = problem.answer != "pairs"
+    twin: Run = indices_alone if alone else pairs
+    if native is None:
+        return twin
+    of_values, of_indices = None if alone else (size, stride, dtype), (size, stride, int32 if alone else int64)
+    asked = (
+        current_device if several else None
+    )  # one that is alone is not asked for, which saves a third of a microsecond
+    run: Run = native.bind(launch, twin, empty, of_values, of_indices, asked, current_stream, index)
+    return run
 
 
 def _bind_routing(problem: Problem, size: tuple[int, ...], index: int, launch: Launch, symbol: str) -> Run:
     stride, float32 = fresh_strides(size), torch.float32
     index_dtype = torch.int32 if problem.answer == "narrow_weights" else torch.int64
     empty, current_stream = _empty, _current_stream
-    current_device = _asked_device(index)
+    several, current_device = torch.cuda.device_count() > 1, _current_device
 
     def weights(x: Tensor, bias: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
-        if current_device() != index:
+        if several and current_device() != index:
             with torch.cuda.device(index):
                 return weights(x, bias, scale)
         found, indices = empty(size, stride, float32), empty(size, stride, index_dtype)
@@ -322,12 +333,7 @@ def load(kernel: Kernel, device: torch.device) -> None:
         _function(kernel, torch.cuda.current_device())
 
 
-@cache
 def _prepare() -> Callable[..., Launch]:
     """The C launcher, else its slower twin."""
-    try:
-        from autotopk.runtime import _launcher
-    except ImportError:
-        return driver.prepare
-    prepare: Callable[..., Launch] = _launcher.prepare
+    prepare: Callable[..., Launch] = driver.prepare if native is None else native.prepare
     return prepare

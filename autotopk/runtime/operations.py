@@ -19,8 +19,8 @@ from torch.utils._device import DeviceContext
 from autotopk.device import device_of
 from autotopk.problem import Answer, Problem
 from autotopk.runtime.derivatives import selected
-from autotopk.runtime.dispatch import Choice
-from autotopk.runtime.outputs import Outputs, write
+from autotopk.runtime.launch import native
+from autotopk.runtime.outputs import Outputs, result_out, write
 from autotopk.runtime.planning import Finish, Plan, Planner
 from autotopk.runtime.state import Runtime, default
 from autotopk.runtime.views import View
@@ -36,6 +36,10 @@ _UNKNOWN: Any = object()
 
 def _always(*_: object) -> bool:
     return True
+
+
+def _never(*_: object) -> None:
+    return None
 
 
 # Cheap tests of what makes a tensor more than its data. Where a later torch has no such private function,
@@ -104,6 +108,34 @@ def whole(k: Any) -> int | None:
     return None
 
 
+def _asker(plans: dict[Any, Plan | None], runtime: Runtime, attached: bool) -> Callable[..., Any]:
+    """What answers for an operation in C; where there is none, or where tensors are not as it reads them, nothing."""
+    a_tensor = torch.empty(0, device="cpu")
+    if native is None or type(a_tensor) is not Tensor or not all(hasattr(a_tensor, name) for name in native.READ):
+        return _never
+    ask: Callable[..., Any] = native.asker(
+        plans,
+        runtime,
+        selected if attached else None,
+        a_tensor,
+        _Parameter,
+        torch.int64,
+        torch.return_types.topk,
+        result_out,
+        _overridden,
+        _only_devices,
+        _threads,
+        _has_names,
+        _dispatch_modes,
+        _transforms,
+        forward_ad,
+        _grad_enabled,
+        torch.is_inference_mode_enabled,
+        torch.autograd.graph.increment_version,
+    )
+    return ask
+
+
 class Operation(Planner):
     """A question about every row of a tensor, answered by the fastest known kernel, or by torch.topk."""
 
@@ -136,6 +168,9 @@ class Operation(Planner):
         self.attach = attach
         self.operator: Callable[..., Any] | None = None
         """Of torch, with arguments and results as here; see `operators`."""
+        self.ask = _asker(self._plans, runtime, attach is not None)
+        """Answers calls that are a kernel alone, with the arguments of `__call__`; else a plan that Python is to run,
+        NotImplemented for torch.topk, or None for all else."""
 
     def __call__(
         self,
@@ -151,12 +186,23 @@ class Operation(Planner):
 
         `data` says that all that torch has on top of data had its turn before.
         """
-        if type(k) is int and not k and not _is_compiling():  # nothing to select
+        if _is_compiling():
+            return self._longer_way(input, k, dim, largest, sorted, out, data)
+        found = self.ask(input, k, dim, largest, sorted, out, data)
+        if found is None:
+            return self._look_up(input, k, dim, largest, sorted, out, data)
+        if found is NotImplemented:
             return self.of_torch(input, k, dim, largest, sorted, out)
-        if (
-            _is_compiling()
-            or not (type(input) is Tensor or type(input) is _Parameter)
-            or (_overridden(input) and not (data or _only_devices()))  # also by a mode
+        return self._run(found, input, k, dim, largest, sorted, out, data) if type(found) is Plan else found
+
+    def _look_up(
+        self, input: Tensor, k: int, dim: int, largest: bool, sorted: bool, out: Outputs | None, data: bool
+    ) -> Any:
+        """The result for whatever is asked, where it is not known that it is a plan's."""
+        if type(k) is int and not k:  # nothing to select
+            return self.of_torch(input, k, dim, largest, sorted, out)
+        if not (type(input) is Tensor or type(input) is _Parameter) or (
+            _overridden(input) and not (data or _only_devices())  # also by a mode
         ):
             return self._longer_way(input, k, dim, largest, sorted, out, data)
         if self._runtime.cpu_is_torchs and input.is_cpu:
@@ -200,7 +246,21 @@ class Operation(Planner):
             plan = self._first(key, rows, View.of(rows, k, dim, largest, sorted))
             if plan is None:
                 return self.of_torch(input, k, dim, largest, sorted, out)
-        run, finish, choice, size, reach = plan
+        return self._run(plan, input, k, dim, largest, sorted, out, data)
+
+    def _run(
+        self,
+        plan: Plan,
+        input: Tensor,
+        k: int,
+        dim: int,
+        largest: bool,
+        sorted: bool,
+        out: Outputs | None,
+        data: bool,
+    ) -> Any:
+        """The result of a plan."""
+        run, finish, _, size, reach = plan
         if input.requires_grad and not data and _grad_enabled():
             if out is not None or self.attach is None:  # torch.topk says that outputs have no derivatives
                 return self.of_torch(input, k, dim, largest, sorted, out)
@@ -213,7 +273,7 @@ class Operation(Planner):
                 return run(input) if finish is None else finish(run(input))
             written = write(run, out, input, size, reach, data)
         except Exception as error:
-            return self._after_failure(error, choice, key, input, k, dim, largest, sorted, out, data)
+            return self._after_failure(error, plan, input, k, dim, largest, sorted, out, data)
         return self.of_torch(input, k, dim, largest, sorted, out) if written is None else written
 
     def _longer_way(
@@ -252,8 +312,7 @@ class Operation(Planner):
     def _after_failure(
         self,
         error: Exception,
-        choice: Choice,
-        key: Any,
+        plan: Plan,
         input: Tensor,
         k: int,
         dim: int,
@@ -265,6 +324,7 @@ class Operation(Planner):
         """Answer with the next candidate; the failed one is left out unless memory was short."""
         if isinstance(error, torch.OutOfMemoryError):
             return self.of_torch(input, k, dim, largest, sorted, out)
-        self._runtime.block(choice.candidate, device_of(input.device), error)
-        self._plans.pop(key, None)
+        self._runtime.block(plan.choice.candidate, device_of(input.device), error)
+        for key in [key for key, one in list(self._plans.items()) if one is plan]:
+            self._plans.pop(key, None)
         return self(input, k, dim, largest, sorted, out, data)

@@ -13,7 +13,7 @@ Outputs = tuple[Tensor, Tensor]
 ALIGNMENT = 16
 """Bytes; kernels are made for outputs that begin at a multiple of it, as fresh memory does."""
 
-_ResultOut: Any = getattr(torch.return_types, "topk_out", torch.return_types.topk)  # missing from torch's stubs
+result_out: Any = getattr(torch.return_types, "topk_out", torch.return_types.topk)  # missing from torch's stubs
 
 
 def write(run: Run, out: Outputs, input: Tensor, size: tuple[int, ...], reach: int, data: bool) -> Any | None:
@@ -39,14 +39,14 @@ def write(run: Run, out: Outputs, input: Tensor, size: tuple[int, ...], reach: i
         run(input, out)
         if not data:
             torch.autograd.graph.increment_version(out)  # as operators of torch do
-        return _ResultOut(out)
+        return result_out(out)
     values, indices = run(input)
     try:
         out[0].copy_(values)
         out[1].copy_(indices)
     except RuntimeError:  # memory that overlaps itself, inference tensors
         return None
-    return _ResultOut(out)
+    return result_out(out)
 
 
 def _fit(out: Outputs, input: Tensor, size: tuple[int, ...]) -> bool:

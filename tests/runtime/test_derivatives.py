@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from autotopk.runtime.derivatives import TopK, selected
 
@@ -54,6 +55,45 @@ def test_values_may_be_changed_in_place_and_indices_may_not() -> None:
     indices.zero_()
     with pytest.raises(RuntimeError, match="modified by an inplace operation: the indices of topk, which are at ver"):
         values.sum().backward()
+
+
+class Calls(TorchDispatchMode):
+    """Which operators of torch were called."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_gradient_costs_two_operators() -> None:
+    """Zeros, and what is put among them: nothing for the indices, and no copy."""
+    values, weights = selected(leaf(), run, -1)[0], torch.ones(4, 3, dtype=torch.float64)
+    with Calls() as calls:
+        values.backward(weights)
+    assert [name for name in calls.names if name != "detach"] == ["new_zeros", "scatter_"]
+
+
+class Lost(torch.autograd.Function):
+    """Its input, of which no gradient comes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> None:
+        return None
+
+
+def test_no_gradient_gives_none() -> None:
+    x = leaf()
+    lost: Any = Lost.apply(selected(x, run, -1)[0])  # type: ignore[no-untyped-call]
+    lost.sum().backward()
+    assert x.grad is None
 
 
 def test_the_shorter_way_is_the_usual_one() -> None:
