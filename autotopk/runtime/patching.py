@@ -21,6 +21,7 @@ from torch._C import DispatchKey, DispatchKeySet
 from autotopk.errors import warn
 from autotopk.identity import digest
 from autotopk.runtime import api, operators
+from autotopk.runtime.planning import Plan
 from autotopk.runtime.state import default
 
 Asked = tuple[Tensor, int, int, bool, bool]
@@ -154,7 +155,12 @@ class _Override:
         self._library = self._pass = self._watch = None
 
     def _fresh(self, self_: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-        return self._answer("topk", (self_, k, dim, largest, sorted), None)
+        found = NotImplemented if self._here.asked else api.pairs.ask(self_, k, dim, largest, sorted, None, True)
+        if found is NotImplemented:  # torch's own, which `of_torch` would ask for
+            return self._kernels["topk"].call_boxed(self._keys, self_, k, dim, largest, sorted)
+        if found is None or type(found) is Plan:
+            return self._answer((self_, k, dim, largest, sorted), None)
+        return found
 
     def _into(
         self,
@@ -167,22 +173,22 @@ class _Override:
         values: Tensor,
         indices: Tensor,
     ) -> Any:
-        return self._answer("topk.values", (self_, k, dim, largest, sorted), (values, indices))
+        out = values, indices
+        found = NotImplemented if self._here.asked else api.pairs.ask(self_, k, dim, largest, sorted, out, True)
+        if found is NotImplemented:
+            own = self._kernels["topk.values"].call_boxed
+            return own(self._keys, self_, k, dim, largest, sorted, values=values, indices=indices)
+        if found is None or type(found) is Plan:
+            return self._answer((self_, k, dim, largest, sorted), out)
+        return found
 
-    def _answer(self, name: str, asked: Asked, out: tuple[Tensor, Tensor] | None) -> Any:
-        """Ours; torch's own where it is ours that asks."""
-        here = self._here
-        if here.asked:
-            outputs = {} if out is None else {"values": out[0], "indices": out[1]}
-            return self._kernels[name].call_boxed(self._keys, *asked, **outputs)
-        here.asked = True
+    def _answer(self, asked: Asked, out: tuple[Tensor, Tensor] | None) -> Any:
+        """Ours, which torch's own answers if it asks for torch.topk."""
+        self._here.asked = True
         try:
-            return _ask(*asked, out, True)
+            return api.pairs(*asked, out, True)
         finally:
-            here.asked = False
-
-
-_ask = api.pairs.__call__
+            self._here.asked = False
 
 
 class _Watch(MetaPathFinder):

@@ -1,8 +1,9 @@
 """What answers behind `topk` in these tests: torch itself, or a strategy of our own that torch is not."""
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor
 
 from autotopk.device import Device
 from autotopk.problem import Problem
-from autotopk.program import HostProgram
+from autotopk.program import HostProgram, KernelProgram
+from autotopk.runtime import api, launch, operations
 from autotopk.strategy import Strategy
 from tests.registered import registered
 
@@ -70,3 +72,47 @@ def backend(request: pytest.FixtureRequest) -> str:
     if request.param == "planted":
         request.getfixturevalue("planted")
     return str(request.param)
+
+
+@pytest.fixture(params=["C", "Python"])
+def twins(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What calls take the least time with, and what they go without where it was not built."""
+    if request.param == "Python":
+        monkeypatch.setattr(launch, "native", None)
+        for operation in (api.pairs, api._indices):
+            monkeypatch.setattr(operation, "ask", operations._never)
+    elif launch.native is None:
+        pytest.skip("was not built here")
+    return str(request.param)
+
+
+@pytest.fixture
+def launches(twins: str, planted: Planted, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """Addresses of values and indices of every launch of both twins.
+
+    The driver is replaced by one that reads and writes memory of the CPU at the addresses that a launch gets.
+    """
+    addresses: list[tuple[int, ...]] = []
+
+    def launcher(_: KernelProgram, problem: Problem, *__: Any) -> tuple[Callable[..., int], str]:
+        rows, cols, stride = problem.rows, problem.cols, problem.layout.row_stride
+
+        def run(stream: int, x: int, values: int, indices: int) -> int:
+            addresses.append((values, indices))
+            memory = bytearray(ctypes.string_at(x, problem.layout.extent(rows, cols) * 4))
+            matrix = torch.frombuffer(memory, dtype=torch.float32).as_strided((rows, cols), (stride, 1))
+            for address, found in zip((values, indices), torch.topk(matrix, problem.k), strict=True):
+                ctypes.memmove(address, found.data_ptr(), found.nbytes)
+            return 0
+
+        return run, "kernel"
+
+    def empty(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        return torch.empty_strided(size, stride, dtype=dtype)
+
+    monkeypatch.setattr(launch, "_launch", launcher)
+    monkeypatch.setattr(launch, "_empty", empty)
+    monkeypatch.setattr(launch, "_current_device", lambda: 0)
+    monkeypatch.setattr(launch, "_current_stream", lambda index: 7)
+    monkeypatch.setattr(planted, "program", lambda config, problem, device: KernelProgram(()))
+    return addresses

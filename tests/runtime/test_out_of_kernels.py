@@ -1,9 +1,5 @@
-"""`out=` of kernels: written in place where that is what torch.topk would do, else copied to.
+"""`out=` of kernels: written in place where that is what torch.topk would do, else copied to."""
 
-The driver is replaced by one that reads and writes memory of the CPU at the addresses that a launch gets.
-"""
-
-import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +8,6 @@ import torch
 from torch import Tensor
 
 import autotopk
-from autotopk.problem import Problem
-from autotopk.program import KernelProgram
 from autotopk.runtime import driver, launch
 from tests.runtime.conftest import Planted
 from tests.runtime.same import unwarned
@@ -22,35 +16,6 @@ pytestmark = unwarned
 
 K = 4
 Out = tuple[Tensor, Tensor]
-
-
-@pytest.fixture
-def launches(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """Addresses of values and indices of every launch."""
-    addresses: list[tuple[int, ...]] = []
-
-    def launcher(_: KernelProgram, problem: Problem, *__: Any) -> tuple[Callable[..., int], str]:
-        rows, cols, stride = problem.rows, problem.cols, problem.layout.row_stride
-
-        def run(stream: int, x: int, values: int, indices: int) -> int:
-            addresses.append((values, indices))
-            memory = bytearray(ctypes.string_at(x, problem.layout.extent(rows, cols) * 4))
-            matrix = torch.frombuffer(memory, dtype=torch.float32).as_strided((rows, cols), (stride, 1))
-            for address, found in zip((values, indices), torch.topk(matrix, problem.k), strict=True):
-                ctypes.memmove(address, found.data_ptr(), found.nbytes)
-            return 0
-
-        return run, "kernel"
-
-    def empty(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        return torch.empty_strided(size, stride, dtype=dtype)
-
-    monkeypatch.setattr(launch, "_launch", launcher)
-    monkeypatch.setattr(launch, "_empty", empty)
-    monkeypatch.setattr(launch, "_current_device", lambda: 0)
-    monkeypatch.setattr(launch, "_current_stream", lambda index: 7)
-    monkeypatch.setattr(planted, "program", lambda config, problem, device: KernelProgram(()))
-    return addresses
 
 
 X = torch.randn(6, 50)
