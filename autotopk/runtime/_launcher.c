@@ -261,22 +261,27 @@ static PyObject *through_python(const Bound *self, PyObject *stream, const uint6
   return code;
 }
 
-/* Launches for an input at an address, into tensors that are made where they are not given.
-   0: done; 1: for the twin to do, or to say why not; -1: an error is set. */
-static int run(const Bound *self, uint64_t input, PyObject **values, PyObject **indices) {
-  if (self->current_device != Py_None) {
-    PyObject *current = PyObject_CallNoArgs(self->current_device);
-    int here = current ? PyObject_RichCompareBool(current, self->index, Py_EQ) : -1;
-    Py_XDECREF(current);
-    if (here != 1) return here < 0 ? -1 : 1;
-  }
-  uint64_t addresses[3] = {input, 0, 0};
+/* Another device is current: 1; an error is set: -1. */
+static int elsewhere(const Bound *self) {
+  if (self->current_device == Py_None) return 0;
+  PyObject *current = PyObject_CallNoArgs(self->current_device);
+  int here = current ? PyObject_RichCompareBool(current, self->index, Py_EQ) : -1;
+  Py_XDECREF(current);
+  return here < 0 ? -1 : !here;
+}
+
+/* Makes what is written to, and adds its addresses. 0: done; -1: an error is set. */
+static int make(const Bound *self, PyObject **values, PyObject **indices, uint64_t *addresses) {
   if (self->values != Py_None) {
-    if (!*values && !(*values = PyObject_Call(self->empty, self->values, NULL))) return -1;
+    if (!(*values = PyObject_Call(self->empty, self->values, NULL))) return -1;
     if (failed(addresses[1] = address_of(*values))) return -1;
   }
-  if (!*indices && !(*indices = PyObject_Call(self->empty, self->indices, NULL))) return -1;
-  if (failed(addresses[2] = address_of(*indices))) return -1;
+  if (!(*indices = PyObject_Call(self->empty, self->indices, NULL))) return -1;
+  return failed(addresses[2] = address_of(*indices)) ? -1 : 0;
+}
+
+/* Launches for the addresses of input, values, and indices. 0: done; 1: the driver refuses; -1: an error is set. */
+static int launch_on(const Bound *self, const uint64_t *addresses) {
   PyObject *stream = PyObject_CallFunctionObjArgs(self->current_stream, self->index, NULL);
   if (!stream) return -1;
   if (!self->launcher) {
@@ -299,8 +304,12 @@ static PyObject *call_bound(PyObject *capsule, PyObject *const *arguments, Py_ss
   }
   Py_XINCREF(values);
   Py_XINCREF(indices);
-  uint64_t input = address_of(arguments[0]);
-  int status = failed(input) ? -1 : run(self, input, &values, &indices);
+  uint64_t addresses[3] = {address_of(arguments[0]), 0, 0};
+  int status = failed(addresses[0]) ? -1 : elsewhere(self);
+  if (!status && !indices) status = make(self, &values, &indices, addresses);
+  else if (!status && failed(addresses[1] = address_of(values))) status = -1;
+  else if (!status && failed(addresses[2] = address_of(indices))) status = -1;
+  if (!status) status = launch_on(self, addresses);
   if (!status) answer = values ? PyTuple_Pack(2, values, indices) : Py_NewRef(indices);
   Py_XDECREF(values);
   Py_XDECREF(indices);
@@ -451,9 +460,9 @@ static int ordinary(const Asker *self, PyObject *output) {
   return odd < 0 ? -1 : !odd;
 }
 
-/* Whether a kernel may write to it, see outputs.py; -1: an error. Dtype, device: of the key of a plan. */
+/* Whether a kernel may write to it, and where, see outputs.py; -1: an error. Dtype, device: of the key of a plan. */
 static int writable(const Asker *self, PyObject *output, PyObject *dtype, PyObject *device, PyObject *size,
-                    uint64_t input, uint64_t reach, int data) {
+                    uint64_t input, uint64_t reach, int data, uint64_t *address) {
   int good = (PyObject *)Py_TYPE(output) == self->tensor;
   if (good == 1) good = has(output, DTYPE, dtype);
   if (good == 1) good = has(output, DEVICE, device);
@@ -461,9 +470,11 @@ static int writable(const Asker *self, PyObject *output, PyObject *dtype, PyObje
   if (good == 1) good = truth(get(output, IS_CONTIGUOUS));
   if (good == 1 && !data) good = ordinary(self, output);
   if (good != 1) return good;
-  uint64_t begin = address_of(output), bytes = failed(begin) ? begin : number(get(output, NBYTES));
-  if (failed(bytes)) return -1;
-  return !(begin & 15) && (begin + bytes <= input || input + reach <= begin);
+  uint64_t begin = *address = address_of(output);
+  if (failed(begin)) return -1;
+  if (begin & 15 || begin >= input + reach) return !(begin & 15);
+  uint64_t bytes = number(get(output, NBYTES));
+  return failed(bytes) ? -1 : begin + bytes <= input;
 }
 
 /* The answer of a plan of a kernel alone; NULL with an error set, or without one where Python is to answer. */
@@ -482,18 +493,23 @@ static PyObject *answer(const Asker *self, const Asked *asked, PyObject *key, Py
                       PyObject_CallFunctionObjArgs(self->selected, asked->input, callable, asked->dim, NULL));
   }
   PyObject *values = NULL, *indices = NULL, *found = NULL;
-  if (out != Py_None) {
+  uint64_t addresses[3] = {address, 0, 0};
+  int status = elsewhere(bound);
+  if (status) return NULL;
+  if (out == Py_None) {
+    status = make(bound, &values, &indices, addresses);
+  } else {
     if (!reach || !PyTuple_CheckExact(out) || PyTuple_Size(out) != 2) return NULL;
-    PyObject *device = PyTuple_GetItem(key, 3);
+    PyObject *dtype = PyTuple_GetItem(key, 2), *device = PyTuple_GetItem(key, 3);
     values = PyTuple_GetItem(out, 0);
     indices = PyTuple_GetItem(out, 1);
-    int good = writable(self, values, PyTuple_GetItem(key, 2), device, size, address, reach, asked->data);
-    if (good == 1) good = writable(self, indices, self->int64, device, size, address, reach, asked->data);
+    int data = asked->data, good = writable(self, values, dtype, device, size, address, reach, data, addresses + 1);
+    if (good == 1) good = writable(self, indices, self->int64, device, size, address, reach, data, addresses + 2);
     if (good != 1) return NULL;
     Py_INCREF(values);
     Py_INCREF(indices);
   }
-  if (!run(bound, address, &values, &indices)) {
+  if (!status && !launch_on(bound, addresses)) {
     if (out == Py_None) {
       if (finish == self->result && values) found = named(finish, values, indices);
       else found = finished(self, finish, values ? PyTuple_Pack(2, values, indices) : Py_NewRef(indices));
