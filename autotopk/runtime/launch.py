@@ -17,10 +17,12 @@ from autotopk.runtime import driver, scratch
 from autotopk.runtime.views import Run, fresh_strides, laid_out
 
 native: Any
-"""The twins in C of what costs the host most; None where they were not built."""
+"""The twins in C of what costs the host most; None where they were not built, or from another version's source."""
 try:
     from autotopk.runtime import _launcher as native
 except ImportError:
+    native = None
+if not hasattr(native, "asker"):
     native = None
 
 Launch = Callable[..., int]

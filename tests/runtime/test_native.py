@@ -4,6 +4,7 @@ import gc
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from autotopk.runtime import api, driver, launch
 from autotopk.runtime.planning import Plan
 from tests.runtime.conftest import Planted
 from tests.runtime.same import unwarned
+from tests.runtime.winners import environment, python
 
 pytestmark = unwarned
 needs_c = pytest.mark.skipif(launch.native is None, reason="was not built here")
@@ -206,3 +208,16 @@ def test_nothing_is_kept(launches: list[tuple[int, ...]]) -> None:
 
     blocks()
     assert abs(blocks() - blocks()) < 100
+
+
+def test_what_another_version_built_is_left_alone(cache_dir: Path) -> None:
+    code = """
+import sys, types
+sys.modules["autotopk.runtime._launcher"] = types.ModuleType("an old one")
+import torch, autotopk
+from autotopk.runtime import launch
+x = torch.randn(4, 64)
+assert torch.equal(autotopk.topk(x, 3).values, torch.topk(x, 3).values)
+print(launch.native)
+"""
+    assert python(code, environment(cache_dir)) == "None\n"
