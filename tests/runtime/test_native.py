@@ -128,6 +128,25 @@ def test_what_c_says(launches: list[tuple[int, ...]]) -> None:
         api.pairs.ask(X)
 
 
+@in_c
+def test_outputs_that_a_kernel_may_write(launches: list[tuple[int, ...]]) -> None:
+    """Those that begin at 16 bytes, apart from the input; Python sees to others."""
+    autotopk.topk(X, K)
+    memory, columns = torch.zeros(24 + X.numel() + 24), torch.zeros(25, dtype=torch.int64)
+    input = memory[24:-24].view(6, 50)
+    input.copy_(X)
+
+    def asked(values: Tensor, indices: Tensor) -> bool:
+        return type(ask(input, out=(values.view(6, K), indices.view(6, K)))) is not Plan
+
+    assert [asked(memory[begin:][:24], columns[:24]) for begin in (0, 4, 20, 24, 100, 300, 320, 324)] == [
+        *(True, False, False, False, False, False, False, True)
+    ]
+    assert not asked(torch.zeros(25)[1:], columns[:24])
+    assert not asked(torch.zeros(24), columns[1:])
+    assert torch.equal(input, X)
+
+
 def bind(launched: Callable[..., int], current_device: Callable[[], int] | None = None, values: bool = True) -> Any:
     of = [((6, K), (K, 1), dtype) for dtype in (torch.float32, torch.int64)]
 
