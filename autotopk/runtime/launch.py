@@ -186,9 +186,7 @@ def _bind_kernels(problem: Problem, size: tuple[int, ...], index: int, launch: L
     if native is None:
         return twin
     of_values, of_indices = None if alone else (size, stride, dtype), (size, stride, int32 if alone else int64)
-    asked = (
-        current_device if several else None
-    )  # one that is alone is not asked for, which saves a third of a microsecond
+    asked = current_device if several else None  # not of one that is alone, which saves a third of a microsecond
     run: Run = native.bind(launch, twin, empty, of_values, of_indices, asked, current_stream, index)
     return run
 

@@ -309,22 +309,11 @@ class Operation(Planner):
     def _finish(self, problem: Problem) -> Finish | None:
         return self._of_answer if problem.answer == self.answer else self._of_pairs
 
-    def _after_failure(
-        self,
-        error: Exception,
-        plan: Plan,
-        input: Tensor,
-        k: int,
-        dim: int,
-        largest: bool,
-        sorted: bool,
-        out: Outputs | None,
-        data: bool,
-    ) -> Any:
-        """Answer with the next candidate; the failed one is left out unless memory was short."""
+    def _after_failure(self, error: Exception, plan: Plan, input: Tensor, *asked: Any) -> Any:
+        """Answer such a call with the next candidate; the failed one is left out unless memory was short."""
         if isinstance(error, torch.OutOfMemoryError):
-            return self.of_torch(input, k, dim, largest, sorted, out)
+            return self.of_torch(input, *asked[:-1])  # whose last one is `data`
         self._runtime.block(plan.choice.candidate, device_of(input.device), error)
         for key in [key for key, one in list(self._plans.items()) if one is plan]:
             self._plans.pop(key, None)
-        return self(input, k, dim, largest, sorted, out, data)
+        return self(input, *asked)

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from autotopk.runtime.derivatives import TopK, selected
+from tests.runtime.modes import Dispatched
 
 
 def run(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -57,24 +57,13 @@ def test_values_may_be_changed_in_place_and_indices_may_not() -> None:
         values.sum().backward()
 
 
-class Calls(TorchDispatchMode):
-    """Which operators of torch were called."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.append(func.overloadpacket.__name__)
-        return func(*args, **(kwargs or {}))
-
-
 def test_a_gradient_costs_two_operators() -> None:
     """Zeros, and what is put among them: nothing for the indices, and no copy."""
     values, weights = selected(leaf(), run, -1)[0], torch.ones(4, 3, dtype=torch.float64)
-    with Calls() as calls:
+    with Dispatched() as mode:
         values.backward(weights)
-    assert [name for name in calls.names if name != "detach"] == ["new_zeros", "scatter_"]
+    names = [func.overloadpacket.__name__ for func in mode.seen]
+    assert [name for name in names if name != "detach"] == ["new_zeros", "scatter_"]
 
 
 class Lost(torch.autograd.Function):

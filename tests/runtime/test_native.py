@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import autotopk
 from autotopk.runtime import api, driver, launch
 from autotopk.runtime.planning import Plan
 from tests.runtime.conftest import Planted
+from tests.runtime.modes import Called, Dispatched
 from tests.runtime.same import unwarned
 from tests.runtime.winners import environment, python
 
@@ -27,16 +26,6 @@ in_c = pytest.mark.parametrize("twins", ["C"], indirect=True)
 
 K = 4
 X = torch.randn(6, 50, generator=torch.Generator().manual_seed(0))
-
-
-class Watching(TorchDispatchMode):
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*args, **(kwargs or {}))
-
-
-class Hearing(TorchFunctionMode):
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*args, **(kwargs or {}))
 
 
 class Case(NamedTuple):
@@ -61,8 +50,8 @@ CASES = {
     "leaf without derivatives": Case(2, lambda x: x.clone().requires_grad_(), torch.no_grad),
     "inference": Case(2, within=torch.inference_mode),
     "device": Case(2, within=lambda: torch.device("cpu")),
-    "function mode": Case(2, within=Hearing),
-    "dispatch mode": Case(2, within=Watching),
+    "function mode": Case(2, within=Called),
+    "dispatch mode": Case(2, within=Dispatched),
     "negated when read": Case(0, torch._neg_view),
     "number of NumPy's": Case(2, k=np.int64(K)),
     "nothing": Case(0, k=0),

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import BaseTorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import autotopk
 from autotopk.runtime import api
 from autotopk.runtime.operations import Operation
 from tests.runtime.conftest import Planted
+from tests.runtime.modes import Dispatched
 from tests.runtime.same import outcome, unwarned
 
 pytestmark = [unwarned, pytest.mark.usefixtures("backend"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -53,18 +53,6 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the CPU, too, our operators stand in what is compiled and exported."""
     monkeypatch.setattr(Operation, "_may_answer", lambda *_: True)
     torch.compiler.reset()
-
-
-class Passing(TorchDispatchMode):
-    """Lets everything through, and notes it."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.seen: list[Any] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen.append(func)
-        return func(*args, **(kwargs or {}))
 
 
 # torch's own checks
@@ -138,7 +126,7 @@ def test_our_kernels_run_under(transform: str, planted: Planted) -> None:
         ones = torch.func.grad(lambda x: autotopk.topk(x, 3).values.sum())(x)
         found = x[ones == 1].reshape(4, 5, 3).sort(descending=True).values
     elif transform == "mode":
-        with Passing():
+        with Dispatched():
             found = autotopk.topk(x, 3).values
     elif transform == "device":
         with torch.device("cpu"):
@@ -251,7 +239,7 @@ def test_on_a_cpu_compilers_see_torchs_operator() -> None:
 
 def test_fakes_of_a_gpu() -> None:
     """Without one: what an exporter sees of a model that is on one."""
-    with FakeTensorMode(), Passing() as mode:
+    with FakeTensorMode(), Dispatched() as mode:
         x = torch.empty(6, 50, device="cuda")
         values, indices = autotopk.topk(x, 4, 0)
         only = autotopk.topk_indices(x, 4)

@@ -14,12 +14,12 @@ from torch import Tensor
 from torch._inductor import compile_fx, config  # noqa: F401
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import autotopk
 from autotopk import autoload
 from autotopk.runtime import patching
 from tests.runtime.conftest import Planted
+from tests.runtime.modes import Dispatched
 from tests.runtime.same import outcome, unwarned
 
 pytestmark = [unwarned, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -88,16 +88,9 @@ def test_what_is_above_it_keeps_working(patched: Planted) -> None:
     forward = torch.func.jvp(lambda x: torch.topk(x, 3).values, (data,), (2 * data,))
     assert torch.equal(forward[1], 2 * forward[0])
     assert torch.func.grad(lambda x: torch.topk(x, 3).values.sum())(data).sum() == 15
-    seen: list[Any] = []
-
-    class Note(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            seen.append(func)
-            return func(*args, **(kwargs or {}))
-
-    with Note():  # type: ignore[no-untyped-call]
+    with Dispatched() as mode:
         torch.topk(data, 3)
-    assert seen == [torch.ops.aten.topk.default]
+    assert mode.seen == [torch.ops.aten.topk.default]
     assert patched.answers == 5
 
 

@@ -8,10 +8,9 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import autotopk
+from tests.runtime.modes import Called, Dispatched
 from tests.runtime.same import outcome, unwarned
 
 pytestmark = [unwarned, pytest.mark.usefixtures("backend")]
@@ -195,30 +194,16 @@ def test_anything_with_torch_function() -> None:
 
 
 def test_torch_function_mode() -> None:
-    seen = []
-
-    class Note(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            seen.append(func)
-            return func(*args, **(kwargs or {}))
-
-    with Note():
+    with Called() as mode:
         autotopk.topk(matrix(), 3)
-    assert {torch.topk, torch.ops.autotopk.topk.default} & {*seen}
+    assert {torch.topk, torch.ops.autotopk.topk.default} & {*mode.seen}
 
 
 def test_torch_dispatch_mode() -> None:
-    seen = []
-
-    class Note(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            seen.append(func)
-            return func(*args, **(kwargs or {}))
-
     x = matrix()
-    with Note():  # type: ignore[no-untyped-call]
+    with Dispatched() as mode:
         autotopk.topk(x, 3)
-    assert seen in ([torch.ops.aten.topk.default], [torch.ops.autotopk.topk.default])
+    assert mode.seen in ([torch.ops.aten.topk.default], [torch.ops.autotopk.topk.default])
 
 
 def test_default_device_and_deterministic_modes() -> None:
