@@ -1,4 +1,4 @@
-"""Rows of millions, each split over many blocks of the whole device: two launches, or one whose last block finishes."""
+"""Long rows, each split over as many blocks as the device has room for: one read, and the last block to come finishes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,11 @@ from autotopk.strategy import Features, Strategy, check_knobs
 
 CAPACITIES = [1 << bits for bits in range(6, 16)]
 MAX_BLOCKS = 1024
-FINISHES = ("launch", "last")
 KNOBS: dict[str, Sequence[Knob]] = {
     "threads": (32, 64, 128, 256, 512, 1024),
     "loads": (1, 2, 4, 8),
     "capacity": CAPACITIES,
     "blocks": range(1, MAX_BLOCKS + 1),
-    "finish": FINISHES,
 }
 """What kernels can be made for."""
 
@@ -31,21 +29,27 @@ KINDS = {"bfloat16": "float16", "uint8": "int8"}
 """Dtypes that share the kernels of another: the sign of integers and the format of floats are run-time numbers."""
 
 _FEW = ((1024, 4096), (1024, 8192), (1024, 16384))
-_MANY = ((1024, 1024), *_FEW, (512, 1024), (512, 4096), (512, 8192))
+_MANY = ((256, 2048), (512, 4096), (512, 8192), *_FEW)
 LADDER = {
     kind: _MANY if kind in ("float32", "float16") else _FEW
     for kind in ("float32", "float16", "float64", "int64", "int32", "int16", "int8")
 }
-"""(threads, capacity) of the rungs of each kind of elements; all have loads=4 and finish="last", and any `blocks`."""
+"""(threads, capacity) of the rungs of each kind of elements; all have loads=4, and any `blocks`."""
 
 MAX_COLS = (1 << 31) - (1 << 20)
 """Columns are counted in 32 bits, a little past the end of the row."""
 
-STATIC_BYTES = 4 << 10
+STATIC_BYTES = 5 << 10
 """Shared memory of a block beside its list, or a little more."""
 
-FINISH = {"threads": 1024, "loads": 4, "capacity": 8192}
-"""Of the second launch, which has little to do; more capacity where k needs it."""
+MOST_INTERVALS = 4096
+"""Into which lists are ordered; short lists have half as many as they have entries."""
+
+MOST_ITEMS = 8
+"""Entries of its list that a thread has registers for."""
+
+SHARE = 512
+"""As in found.cuh: places in scratch memory for each part of a row, or four times as many as k for all."""
 
 MIN_PART = 32 << 10
 """Bytes of a row that are worth a block of their own."""
@@ -53,8 +57,11 @@ MIN_PART = 32 << 10
 MIN_COLS = 1 << 16
 """Shorter rows fit the registers of two blocks, which meet sooner in a cluster."""
 
-MIN_BYTES = 16 << 20  # a cluster and all blocks: 1x1,000,000 21.4 and 27.3 us, 16x1,048,576 126 and 94
+MIN_BYTES = 16 << 20
 """Smaller inputs are read before the blocks of the whole device have started and handed on what they found."""
+
+MIN_BYTES_OF_FEW, FEW = 4 << 20, 256  # a cluster and all blocks: 1x1,048,576, k = 100: 21.5 and 17.3 us
+"""The same where no more than so many are chosen."""
 
 
 CROWDED_COLS, CROWDED = 1 << 17, 1 << 27  # 256x262144: k = 512 154 us, one block's radix 147; k = 1,024 175 and 312
@@ -73,8 +80,6 @@ class SplitRadixConfig:
     """Loads of 16 bytes that a thread has in flight."""
     capacity: int
     """Entries of a block's list, at least twice k."""
-    finish: str
-    """Who merges the parts: a second "launch", or the "last" block of a row to come."""
 
     def __post_init__(self) -> None:
         check_knobs(self, KNOBS)
@@ -111,6 +116,7 @@ class SplitRadix(Strategy):
         """Whatever fits."""
         return (
             2 * problem.k <= config.capacity <= most_capacity(problem, device)
+            and problem.k <= MOST_ITEMS * config.threads
             and scratch_bytes(config, problem) <= MAX_SCRATCH_BYTES
             and problem.rows * config.blocks < 1 << 31
         )
@@ -119,14 +125,13 @@ class SplitRadix(Strategy):
         """Blocks for one or two waves over the device, in shapes that fill a processor; one point of small inputs."""
         if not _suits(problem):
             return [self._usual(problem, device)]
-        least = max(power_of_two(4 * problem.k), 1024)
+        least = max(power_of_two(4 * problem.k), 2048)
         found = [
-            SplitRadixConfig(blocks, threads, loads, capacity, finish)
+            SplitRadixConfig(blocks, threads, 4, capacity)
             for blocks in _splits(problem, device)[:2]
-            for threads, loads in (*(((256, 4),) if blocks == 1 else ()), (512, 4), (512, 8), (1024, 4))
-            for capacity in (least, 4 * least)
+            for threads in ((256, 512, 1024) if blocks == 1 else (512, 1024))
+            for capacity in (least, 2 * least)
             if capacity <= CAPACITIES[-1]
-            for finish in (FINISHES if blocks > 1 else FINISHES[1:])
         ]
         return [config for config in found if self.valid(config, problem, device)] or [self._usual(problem, device)]
 
@@ -138,7 +143,6 @@ class SplitRadix(Strategy):
             "threads": (256, 512, 1024) if suits else (256, 1024),
             "loads": KNOBS["loads"] if suits else (4,),
             "capacity": [size for size in CAPACITIES if max(least, 256) <= size <= (16 if suits else 4) * least],
-            "finish": FINISHES,
         }
 
     def heuristic(self, problem: Problem, device: Device) -> SplitRadixConfig | None:
@@ -169,44 +173,51 @@ class SplitRadix(Strategy):
         return self.ladder(problem, device)[0]
 
     def program(self, config: SplitRadixConfig, problem: Problem, device: Device) -> KernelProgram:
-        """Scratch memory holds k keys and columns of every part, and the number of parts, or counters of arrivals.
+        """Scratch memory holds what the parts of a row found, their cuts, and counters of entries and of arrivals.
 
         A row that is one block's from beginning to end needs none of it.
         """
-        last, kind = config.finish == "last", _kind(problem)
-        launches = [Launch(_split(config, kind), (Extent(config.blocks, (("rows", 1),)),))]
-        if not last:
-            launches.append(Launch(_finish(problem, device), (Extent(1, (("rows", 1),)),)))
-        parts = 0 if last and config.blocks == 1 else config.blocks
-        places = (("rows", 1), ("k", 1))
+        places = _places(config)
+        state = Scratch("shared_state", Extent(8, (("rows", 1),)), zeroed=True)
         return KernelProgram(
-            launches=tuple(launches),
+            launches=(Launch(_split(config, _kind(problem)), (Extent(config.blocks, (("rows", 1),)),)),),
             scratch=(
-                Scratch("found_keys", Extent(parts * _key_bytes(problem), places)),
-                Scratch("found_columns", Extent(parts * 4, places)),
-                Scratch("shared_state", Extent(4, (("rows", 1),)), zeroed=True)
-                if last and parts
-                else Scratch("shared_state", Extent(0 if last else 4)),
+                Scratch("found_keys", Extent(places.times * _key_bytes(problem), places.per)),
+                Scratch("found_columns", Extent(places.times * 4, places.per)),
+                state if config.blocks > 1 else Scratch("shared_state", Extent(0)),
             ),
         )
 
 
 def scratch_bytes(config: SplitRadixConfig, problem: Problem) -> int:
-    """Bytes of what all parts hand on, and of the counters; a little more than the program's for finish="launch"."""
-    if config.finish == "last" and config.blocks == 1:
+    """Bytes of what all parts hand on, and of the counters."""
+    if config.blocks == 1:
         return 0
-    return problem.rows * (config.blocks * problem.k * (_key_bytes(problem) + 4) + 4)
+    places = _places(config).of({"rows": problem.rows, "k": problem.k})
+    return places * (_key_bytes(problem) + 4) + 8 * problem.rows
+
+
+def _places(config: SplitRadixConfig) -> Extent:
+    if config.blocks == 1:
+        return Extent(0)
+    return Extent(SHARE * config.blocks, (("rows", 1), ("k", SHARE // 4 * config.blocks)))
 
 
 def most_capacity(problem: Problem, device: Device) -> int:
     """Entries of the longest list that shared memory has room for."""
-    entries = (device.shared_bytes - STATIC_BYTES) // (_key_bytes(problem) + 4)
-    return max((size for size in CAPACITIES if size <= entries), default=0)
+    room = device.shared_bytes - STATIC_BYTES
+    return max((size for size in CAPACITIES if list_bytes(size, _key_bytes(problem)) <= room), default=0)
+
+
+def list_bytes(capacity: int, key_bytes: int) -> int:
+    """Shared memory of a list and its intervals."""
+    return capacity * (key_bytes + 4) + 4 * min(capacity // 2, MOST_INTERVALS)
 
 
 def _suits(problem: Problem) -> bool:
     """Whether the input is so large that all of the device should read it."""
-    return problem.rows * problem.cols * problem.itemsize >= MIN_BYTES
+    least = MIN_BYTES_OF_FEW if problem.k <= FEW else MIN_BYTES
+    return problem.rows * problem.cols * problem.itemsize >= least
 
 
 def _key_bytes(problem: Problem) -> int:
@@ -225,45 +236,34 @@ def _kind(problem: Problem) -> str:
 
 
 def _rung(blocks: int, threads: int, capacity: int) -> SplitRadixConfig:
-    return SplitRadixConfig(blocks, threads, 4, capacity, "last")
+    return SplitRadixConfig(blocks, threads, 4, capacity)
 
 
 def _split(config: SplitRadixConfig, kind: str) -> CudaSource:
-    last = config.finish == "last"
-    resident = max(1, (512 if config.loads == 8 else 1024) // config.threads)
-    numbers = ("rows", "cols", "k", "smallest", "signed", "infinity")
-    return _source("split", kind, config.threads, config.loads, config.capacity, numbers, LAST=last, RESIDENT=resident)
-
-
-def _finish(problem: Problem, device: Device) -> CudaSource:
-    capacity = min(max(power_of_two(4 * problem.k), FINISH["capacity"]), most_capacity(problem, device))
-    return _source("finish", _kind(problem), FINISH["threads"], FINISH["loads"], capacity, ("k",))
-
-
-def _source(
-    name: str, kind: str, threads: int, loads: int, capacity: int, numbers: Sequence[str], **constants: int
-) -> CudaSource:
     pointers = ("x", "found_keys", "found_columns", "shared_state", "values", "indices")
     kinds: dict[str, ParameterKind] = {
         **dict.fromkeys(pointers, "pointer"),
         "row_stride": "int64",
-        **dict.fromkeys(numbers, "int32"),
+        **dict.fromkeys(("rows", "cols", "k", "smallest", "signed", "infinity"), "int32"),
     }
-    element_bytes = DTYPE_BYTES[kind]
-    own = {
+    element_bytes, capacity = DTYPE_BYTES[kind], config.capacity
+    constants = {
         "ELEMENT_BYTES": element_bytes,
         "FLOAT": kind.startswith("float"),
-        "THREADS": threads,
-        "LOADS": loads,
+        "THREADS": config.threads,
+        "LOADS": config.loads,
         "CAPACITY": capacity,
+        "INTERVALS": min(capacity // 2, MOST_INTERVALS),
+        "ITEMS": max(1, min(MOST_ITEMS, capacity // config.threads)),
+        "RESIDENT": max(1, (512 if config.loads == 8 else 1024) // config.threads),
     }
     return CudaSource(
-        file=f"autotopk.strategies.split_radix/{name}.cu",
-        constants=(*own.items(), *constants.items()),
+        file="autotopk.strategies.split_radix/split.cu",
+        constants=tuple(constants.items()),
         parameters=tuple(kinds.items()),
-        threads=threads,
-        shared_bytes=capacity * (max(element_bytes, 4) + 4),
-        symbol=f"autotopk_split_radix_{name}_{kind}",
+        threads=config.threads,
+        shared_bytes=list_bytes(capacity, max(element_bytes, 4)),
+        symbol=f"autotopk_split_radix_{kind}",
     )
 
 

@@ -1,6 +1,6 @@
-// Sorting the list's best, and writing the answer of a row.
+// The answer of a row, in order, from a list that holds its best.
 #pragma once
-#include "selection.cuh"
+#include "order.cuh"
 
 // Where answers go: values and 64-bit indices; where there are no values, 32-bit indices alone.
 struct Answer {
@@ -36,20 +36,22 @@ __device__ __forceinline__ void sort_list(List& list, unsigned count) {
 }
 
 // Write the best k of the list's `count` entries as the answer of row number `row`, in order whether or not that is asked
-// for: the list's own order differs from run to run. Values are read anew, so that they have the bits of the input.
+// for: the list's own order differs from run to run.
 __device__ __forceinline__ void write_answer(List& list, unsigned count, unsigned k, unsigned row, const Element* data,
-                                             Answer answer) {
+                                             Order order, Answer answer) {
+  const unsigned long long first = (unsigned long long)row * k;
+  const auto put = [&](unsigned rank, Key key, unsigned column) {
+    if (answer.values) {  // of NaN with the bits of the input
+      answer.values[first + rank] = is_nan(key, order) ? data[column] : element_of(key, order);
+      static_cast<long long*>(answer.indices)[first + rank] = column;
+    } else {
+      static_cast<int*>(answer.indices)[first + rank] = int(column);
+    }
+  };
+  if (count > ITEMS * THREADS) tighten(list, count, k), count = k;
+  if (rank_list(list, count, k, put)) return;
   if (count > k) tighten(list, count, k);
   sort_list(list, k);
-  const unsigned long long first = (unsigned long long)row * k;
-#pragma unroll 2
-  for (unsigned i = threadIdx.x; i < k; i += THREADS) {
-    unsigned column = list.columns[i];
-    if (answer.values) {
-      answer.values[first + i] = data[column];
-      static_cast<long long*>(answer.indices)[first + i] = column;
-    } else {
-      static_cast<int*>(answer.indices)[first + i] = int(column);
-    }
-  }
+#pragma unroll 1
+  for (unsigned i = threadIdx.x; i < k; i += THREADS) put(i, list.keys[i], list.columns[i]);
 }

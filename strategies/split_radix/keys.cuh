@@ -50,6 +50,14 @@ __device__ __forceinline__ Key key_of(Element bits, Order order) {
   return key ^ order.turn;
 }
 
+// The element of a key; of NaN, whose key tells nothing of its bits, some NaN.
+__device__ __forceinline__ Element element_of(Key key, Order order) {
+  key ^= order.turn;
+  return Element(FLOAT ? key ^ (key & SIGN ? SIGN : ONES) : key);
+}
+
+__device__ __forceinline__ bool is_nan(Key key, Order order) { return FLOAT && (key ^ order.turn) == ONES; }
+
 // Numbers that compare as flipped elements do.
 #if FLOAT && ELEMENT_BYTES == 8
 typedef double Number;
@@ -118,4 +126,12 @@ __device__ __forceinline__ bool reaches(uint4 bits, Number bound, Order order) {
 #pragma unroll
   for (int e = 0; e < LEFT; e++) any |= !(number_of(element(bits, e), order) < bound);
   return any;
+}
+
+// Which of them are not, a bit each.
+__device__ __forceinline__ unsigned reaching(uint4 bits, Number bound, Order order) {
+  unsigned elements = 0;
+#pragma unroll
+  for (int e = 0; e < VECTOR; e++) elements |= unsigned(!(number_of(element(bits, e), order) < bound)) << e;
+  return elements;
 }

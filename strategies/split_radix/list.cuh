@@ -1,6 +1,6 @@
 // The list of a block: entries (key, column) in shared memory that may be among the best of what the block has read.
 //
-// Compile-time: THREADS (of a block), CAPACITY (of the list, entries).
+// Compile-time: THREADS (of a block), CAPACITY (of the list, entries), INTERVALS (of order.cuh).
 #pragma once
 #include "keys.cuh"
 
@@ -24,13 +24,19 @@ struct Counters {
   unsigned bins[3][BINS];
   unsigned differ[3][2];      // bits in which keys differ, by 32 bits
   unsigned totals[2][WARPS];  // chosen entries of every warp
+  Key keys[2][WARPS];         // the largest and the smallest of every warp
+  unsigned columns[2][WARPS];  // likewise
+  Cut cut;                    // that a sample tells
+  unsigned crossing[3];       // the interval of a rank, entries before it, entries in it
   unsigned count;             // entries asked to be stored; only CAPACITY are
-  unsigned last;              // whether this block is the last of its row
+  unsigned found;             // of all parts of the row
+  bool finishes;              // whether this block is the last of its row
 };
 
 struct List {
-  Key* keys;          // [CAPACITY]
-  unsigned* columns;  // [CAPACITY]
+  Key* keys;            // [CAPACITY]
+  unsigned* columns;    // [CAPACITY]
+  unsigned* intervals;  // [INTERVALS]
   Counters* counters;
   int round;
 };
@@ -53,8 +59,8 @@ __device__ __forceinline__ int begin_round(List& list) {
 }
 
 __device__ __forceinline__ List make_list(unsigned char* memory, Counters* counters) {
-  List list = {reinterpret_cast<Key*>(memory), reinterpret_cast<unsigned*>(memory + CAPACITY * sizeof(Key)), counters,
-               0};
+  unsigned* columns = reinterpret_cast<unsigned*>(memory + CAPACITY * sizeof(Key));
+  List list = {reinterpret_cast<Key*>(memory), columns, columns + CAPACITY, counters, 0};
   clear_counters(list);
   if (threadIdx.x == 0) counters->count = 0;
   __syncthreads();
@@ -78,6 +84,20 @@ __device__ __forceinline__ unsigned reserve(List& list, unsigned count) {
   unsigned all, upto = scan_lanes(count, all), start = 0;
   if (lane_of() == 0) start = atomicAdd(&list.counters->count, all);
   return __shfl_sync(~0u, start, 0) + upto - count;
+}
+
+// Store an entry of this lane alone if the cut chooses it. Entries without room are counted, too.
+__device__ __forceinline__ void store(List& list, Key key, unsigned column, Cut cut) {
+  if (!chosen(key, column, cut)) return;
+  unsigned slot = atomicAdd(&list.counters->count, 1u);
+  if (slot < CAPACITY) list.keys[slot] = key, list.columns[slot] = column;
+}
+
+// Forget all entries; between barriers of the caller's.
+__device__ __forceinline__ void empty_list(List& list) {
+  __syncthreads();
+  if (threadIdx.x == 0) list.counters->count = 0;
+  __syncthreads();
 }
 
 // Store the entry of every lane that asks and whose entry the cut chooses. Returns whether there was no room for it.

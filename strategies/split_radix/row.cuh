@@ -11,11 +11,26 @@ constexpr unsigned EVERY = (1u << VECTOR) - 1;
 
 // What all threads know of a part; in shared memory, which has more room than registers.
 struct Span {
-  const Element* line;   // the line that the row begins in; positions are counted from it
-  unsigned skew;         // position of the row's first element
-  unsigned begin, end;   // positions of the part
-  unsigned first, last;  // its whole loads
+  const Element* line;           // the line that the row begins in; positions are counted from it
+  unsigned skew;                 // position of the row's first element
+  unsigned begin, end;           // positions of the part
+  unsigned first, last;          // its whole loads
+  unsigned row_first, row_last;  // those of the row
 };
+
+// A cut among elements as numbers: loads up to `ties_end` may hold ties that the cut chooses.
+struct Bounds {
+  Number bound, above;
+  unsigned ties_end;
+
+  __device__ __forceinline__ Number at(unsigned load) const { return load > ties_end ? above : bound; }
+};
+
+__device__ __forceinline__ Bounds bounds_of(Cut cut, Order order, unsigned skew) {
+  const Number bound = bound_of(cut.key, order);
+  return {bound, cut.key == ONES ? bound : bound_of(cut.key + 1, order),
+          cut.place ? (~cut.place + skew) / VECTOR : ~0u};
+}
 
 struct RowPart {
   const Span& span;
@@ -25,7 +40,6 @@ struct RowPart {
   unsigned asking[ASKING];  // elements of the last tile's loads that are not stored yet, a bit each
   bool edge;               // likewise, of the element of this thread at the part's edges
 
-  __device__ __forceinline__ unsigned size() const { return span.end - span.begin; }
   __device__ __forceinline__ unsigned tiles() const {
     return span.first < span.last ? (span.last - span.first + LOADS * THREADS - 1) / (LOADS * THREADS) : 1;
   }
@@ -50,32 +64,15 @@ struct RowPart {
     fetch();
   }
 
-  // One aligned pair of loads a thread, evenly over the part: 32 bytes are what memory delivers.
-  __device__ __forceinline__ unsigned sample(List& list) const {
-    constexpr unsigned MOST = CAPACITY / (2 * VECTOR) < THREADS ? CAPACITY / (2 * VECTOR) : THREADS;
-    unsigned from = (span.first + 1) / 2, pairs = span.last / 2 > from ? span.last / 2 - from : 0;
-    unsigned count = min(pairs, MOST);
-    if (threadIdx.x < count) {
-      const unsigned pair = from + unsigned((unsigned long long)threadIdx.x * pairs / count);
-      const uint4 low = load(2 * pair), high = load(2 * pair + 1);
-#pragma unroll
-      for (int i = 0; i < VECTOR; i++) {  // neighbouring threads write neighbouring words
-        list.keys[(2 * i) * count + threadIdx.x] = key_of(element(low, i), order);
-        list.keys[(2 * i + 1) * count + threadIdx.x] = key_of(element(high, i), order);
-      }
-    }
-    return 2 * VECTOR * count;
-  }
-
   __device__ __forceinline__ bool offer(List& list, Cut cut) {
-    const Number bound = bound_of(cut.place ? cut.key + 1 : cut.key, order);
+    const Bounds bounds = bounds_of(cut, order, span.skew);
 #pragma unroll
     for (int i = 0; i < ASKING; i++) asking[i] = 0;
 #pragma unroll
     for (int i = 0; i < LOADS; i++) {
       const uint4 bits = coming[i];
       coming[i] = load(at(tile + 1, i));
-      bool any = reaches(flipped(bits, order), bound, order) && at(tile, i) < span.last;
+      bool any = reaches(flipped(bits, order), bounds.at(at(tile, i)), order) && at(tile, i) < span.last;
       if (__any_sync(~0u, any)) keep_asking(i, offer_load(list, bits, at(tile, i), any ? EVERY : 0, cut));
     }
     edge = edge_at() < span.end;
@@ -142,6 +139,32 @@ struct RowPart {
   }
 };
 
+// Read a part once, and store what the cut lets pass. No thread waits for another: a count above CAPACITY tells in the
+// end that not all found room. The part was started.
+__device__ __forceinline__ void filter(List& list, RowPart& part, Cut cut) {
+  const Order order = part.order;
+  const Span& span = part.span;
+  const Bounds bounds = bounds_of(cut, order, span.skew);
+#pragma unroll 1
+  for (; part.more(); part.tile++) {
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) {
+      const uint4 bits = part.coming[i];
+      const unsigned at = part.at(part.tile, i);
+      part.coming[i] = part.load(part.at(part.tile + 1, i));
+      if (!reaches(flipped(bits, order), bounds.at(at), order) || at >= span.last) continue;
+      for (unsigned passing = reaching(flipped(bits, order), bounds.at(at), order); passing; passing &= passing - 1) {
+        const int e = __ffs(passing) - 1;
+        store(list, key_of(element(bits, e), order), at * VECTOR + e - span.skew, cut);
+      }
+    }
+  }
+  const unsigned head = min(span.first * VECTOR, span.end), tail = max(head, span.last * VECTOR);
+  for (unsigned at = threadIdx.x < 16 ? span.begin + threadIdx.x : tail + threadIdx.x - 16;
+       threadIdx.x < 32 && at < (threadIdx.x < 16 ? head : span.end); at = span.end)
+    store(list, key_of(span.line[at], order), at - span.skew, cut);
+}
+
 struct Row {
   const Element* data;
   unsigned cols;
@@ -166,5 +189,7 @@ struct Row {
     span.end = begin(number + 1, parts);
     span.first = (span.begin + VECTOR - 1) / VECTOR;
     span.last = span.end / VECTOR;
+    span.row_first = (span.skew + VECTOR - 1) / VECTOR;
+    span.row_last = (cols + span.skew) / VECTOR;
   }
 };

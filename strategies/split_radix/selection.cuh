@@ -87,29 +87,29 @@ __device__ __forceinline__ int differing_bits(List& list, unsigned count, Key fi
   return 32 - __clz(differ[0]);
 }
 
-// The key such that `rank` of `count` entries, and at most `slack` more unless they are equal, have it or a larger one.
-// Writes no entry, and reads none after its last barrier.
-__device__ __forceinline__ bool narrow_keys(List& list, unsigned count, unsigned& rank, unsigned slack, Key& key) {
-  const Key first = list.keys[0];
-  int known = differing_bits(list, count, first);
-  key = known ? first >> (known - 1) >> 1 << (known - 1) << 1 : first;
-  return narrow(list, count, key, known, rank, slack, [&](unsigned i, Key& word) {
-    word = list.keys[i];
-    return true;
-  });
-}
-
-// The cut that chooses exactly `want` of more entries, of equal keys those of the lowest columns.
-__device__ __forceinline__ Cut cut_list(List& list, unsigned count, unsigned want) {
-  Cut cut = {0, 0};
-  unsigned rank = want;
-  if (narrow_keys(list, count, rank, 0, cut.key)) return cut;
+// The cut that chooses `rank` of the list's first `count` entries, which are more, and at most `slack` more; of equal keys
+// the lowest columns. Keys are known to agree above the `known` lower bits with `key`. Writes no entry, and reads none
+// after its last barrier.
+__device__ __forceinline__ Cut narrow_entries(List& list, unsigned count, unsigned rank, unsigned slack, Key key,
+                                              int known) {
+  Cut cut = {known < int(8 * sizeof(Key)) ? key >> known << known : 0, 0};
+  if (narrow(list, count, cut.key, known, rank, slack, [&](unsigned i, Key& word) {
+        word = list.keys[i];
+        return true;
+      }))
+    return cut;
   const Key tie = cut.key;
-  narrow(list, count, cut.place, 32, rank, 0, [&](unsigned i, unsigned& word) {
+  narrow(list, count, cut.place, 32, rank, slack, [&](unsigned i, unsigned& word) {
     word = ~list.columns[i];
     return list.keys[i] == tie;
   });
   return cut;
+}
+
+// The cut that chooses exactly `want` of more entries.
+__device__ __forceinline__ Cut cut_list(List& list, unsigned count, unsigned want) {
+  const Key first = list.keys[0];
+  return narrow_entries(list, count, want, 0, first, differing_bits(list, count, first));
 }
 
 // Call `put(slot, key, column)` for every entry that the cut chooses, in the order of the list. Slots are never behind

@@ -1,25 +1,10 @@
-// The best k of every part of every row, in scratch memory; where LAST, also the best of the row, by whichever of its
-// blocks comes last.
+// The best k of every row: each of its blocks reads a part, once, and keeps what passes a cut that a sample of the row
+// tells, the same for all parts; the last of them to come orders what all kept.
 //
-// Compile-time: see keys.cuh, list.cuh, row.cuh; LAST; RESIDENT (blocks of a processor that registers must
-// suffice for).
+// Compile-time: see keys.cuh, list.cuh, row.cuh; RESIDENT (blocks of a processor that registers must suffice for).
 #include "answer.cuh"
-#include "candidates.cuh"
-#include "row.cuh"
-
-// Whether all other blocks of the row have written what they found, for all threads of the block alike.
-__device__ __forceinline__ bool comes_last(Counters& counters, unsigned* arrived, unsigned parts) {
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    counters.last = atomicAdd(arrived, 1u) == parts - 1;
-    if (counters.last) *arrived = 0;  // as the next launch needs it
-    counters.count = 0;
-  }
-  __syncthreads();
-  __threadfence();
-  return counters.last;
-}
+#include "found.cuh"
+#include "sample.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     KERNEL(const Element* __restrict__ x, Key* found_keys, unsigned* found_columns, unsigned* shared_state,
@@ -32,30 +17,31 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   const Row data = {x + row * row_stride, unsigned(cols), order_of(smallest, is_signed, infinity)};
   if (threadIdx.x == 0) data.find_part(span, number, parts);
   List list = make_list(memory, &counters);  // with a barrier
-  const Found found = found_in_row(found_keys, found_columns, row, parts, k);
   RowPart part = {span, data.order};
-  unsigned want = min(unsigned(k), part.size()), count = best(list, part, want);
-#if LAST
-  if (parts > 1) {
-#else
-  if (blockIdx.x == 0 && threadIdx.x == 0) *shared_state = parts;
-  {
-#endif
-    Cut cut = {0, 0};
-    if (count > want) cut = cut_list(list, count, want);
-    const unsigned place = number * k;
-    keep(list, count, cut, [&](unsigned slot, Key key, unsigned column) {
-      found.keys[place + slot] = key, found.columns[place + slot] = column;
-    });
-    for (unsigned i = want + threadIdx.x; i < k; i += THREADS)
-      found.keys[place + i] = 0, found.columns[place + i] = NOWHERE;
-#if LAST
-    if (!comes_last(counters, shared_state + row, parts)) return;
-    Candidates candidates = {found};
-    count = best(list, candidates, unsigned(k));
-#endif
+  part.start();
+  const Cut cut = sampled_cut(list, span, data.order, k, cols, parts);
+  filter(list, part, cut);
+  __syncthreads();
+  unsigned count = counters.count;
+#pragma unroll 1
+  for (bool whole = false;; whole = true) {
+    if (whole || count > CAPACITY) {  // the sample misled, or most of what it lets pass is in this part: read once more
+      empty_list(list);
+      if (whole && threadIdx.x == 0) data.find_part(span, 0, 1);
+      __syncthreads();
+      count = best(list, part, k, whole ? Cut{0, 0} : cut);
+    }
+    if (!whole && parts > 1) {
+      if (count > 2 * k && count * parts > CAPACITY) {  // parts like this one would find more than a block has room for
+        tighten(list, count, k);
+        count = k;
+      }
+      const Found found = found_in_row(found_keys, found_columns, shared_state, row, parts, k);
+      hand_on(list, found);
+      if (!comes_last(list, found)) return;
+      count = gather(list, found, k, cut);
+    }
+    if (count >= k) break;
   }
-#if LAST
-  write_answer(list, count, k, row, data.data, {values, indices});
-#endif
+  write_answer(list, count, k, row, data.data, data.order, {values, indices});
 }
