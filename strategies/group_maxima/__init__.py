@@ -1,4 +1,4 @@
-"""Rows that one block holds in registers, k of hundreds or thousands: a cut that k maxima of groups reach."""
+"""Rows that one block holds in shared memory, k of hundreds or thousands: a cut that k maxima of groups reach."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,18 +11,22 @@ from autotopk.device import Device
 from autotopk.kernel import ParameterKind
 from autotopk.problem import ANSWERS, DTYPE_BYTES, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
-from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, list_bytes, most_capacity
+from autotopk.strategies.split_radix import (
+    KINDS,
+    MOST_INTERVALS,
+    MOST_ITEMS,
+    STATIC_BYTES,
+    list_bytes,
+    most_capacity,
+)
 from autotopk.strategy import Features, Strategy, check_knobs
 
 KNOBS: dict[str, Sequence[Knob]] = {
     "threads": (32, 64, 128, 256, 512, 1024),
-    "loads": (1, 2, 4, 8),
+    "room": [1 << bits for bits in range(7, 18)],
     "capacity": [1 << bits for bits in range(6, 14)],
 }
 """What kernels can be made for."""
-
-MOST_HELD = 32
-"""Elements of a thread."""
 
 MIN_COLS = 1024
 """Shorter rows are a warp's."""
@@ -34,8 +38,8 @@ class GroupMaximaConfig:
 
     threads: int
     """Threads of a block."""
-    loads: int
-    """Loads of 16 bytes that a thread holds."""
+    room: int
+    """Bytes of the longest row that there is room for, but for 16."""
     capacity: int
     """Entries of a block's list, at least one and a half times k."""
 
@@ -56,8 +60,8 @@ class GroupMaxima(Strategy):
         reasons = []
         if problem.cols < MIN_COLS:
             reasons.append(f"rows of {problem.cols} are shorter than {MIN_COLS}")
-        if problem.cols > (most := 1024 * min(8 * 16 // problem.itemsize, MOST_HELD) - 16 // problem.itemsize + 1):
-            reasons.append(f"rows of {problem.cols} are longer than {most}")
+        if problem.cols * problem.itemsize > KNOBS["room"][-1]:
+            reasons.append(f"rows of {problem.cols} are longer than {KNOBS['room'][-1]} bytes")
         if problem.rows >= 1 << 31:
             reasons.append(f"{problem.rows} rows are more than 32 bits count")
         if problem.k > (most := most_capacity(problem, device) // 2):
@@ -70,25 +74,22 @@ class GroupMaxima(Strategy):
 
     def valid(self, config: GroupMaximaConfig, problem: Problem, device: Device) -> bool:
         """Whatever holds the row, at any alignment, and lists half more than k."""
-        vector = 16 // problem.itemsize
-        skew = 0 if problem.layout.aligned else vector - 1
         return (
-            config.loads * vector <= MOST_HELD
-            and problem.cols + skew <= config.threads * config.loads * vector
+            problem.cols * problem.itemsize <= config.room
             and 3 * problem.k <= 2 * config.capacity
-            and config.capacity <= most_capacity(problem, device)
+            and shared_bytes(config, problem.itemsize) + STATIC_BYTES <= device.shared_bytes
             and problem.k <= MOST_ITEMS * config.threads
         )
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[GroupMaximaConfig]:
-        """Few loads a thread, and the shortest list."""
+        """The least room, and the shortest list."""
         capacity = power_of_two(3 * problem.k // 2 + 64)
+        room = power_of_two(problem.cols * problem.itemsize)
         found = [
-            GroupMaximaConfig(threads, loads, size)
+            GroupMaximaConfig(threads, room, size)
             for threads in (256, 512, 1024)
-            for loads in KNOBS["loads"]
             for size in (capacity, 2 * capacity)
-            if size in KNOBS["capacity"] and threads * loads * (16 // problem.itemsize) < 4 * problem.cols
+            if size in KNOBS["capacity"] and room in KNOBS["room"]
         ]
         return [config for config in found if self.valid(config, problem, device)]
 
@@ -105,6 +106,11 @@ class GroupMaxima(Strategy):
         return KernelProgram.of(_source(config, KINDS.get(problem.dtype, problem.dtype)), Extent(1, (("rows", 1),)))
 
 
+def shared_bytes(config: GroupMaximaConfig, itemsize: int) -> int:
+    """Of the list and the row."""
+    return list_bytes(config.capacity, max(itemsize, 4)) + config.room + 16
+
+
 def _source(config: GroupMaximaConfig, kind: str) -> CudaSource:
     kinds: dict[str, ParameterKind] = {
         **dict.fromkeys(("x", "values", "indices"), "pointer"),
@@ -116,7 +122,6 @@ def _source(config: GroupMaximaConfig, kind: str) -> CudaSource:
         "ELEMENT_BYTES": element_bytes,
         "FLOAT": kind.startswith("float"),
         "THREADS": config.threads,
-        "LOADS": config.loads,
         "CAPACITY": capacity,
         "INTERVALS": min(capacity // 2, MOST_INTERVALS),
         "ITEMS": max(1, min(MOST_ITEMS, capacity // config.threads)),
@@ -127,7 +132,7 @@ def _source(config: GroupMaximaConfig, kind: str) -> CudaSource:
         constants=tuple(constants.items()),
         parameters=tuple(kinds.items()),
         threads=config.threads,
-        shared_bytes=list_bytes(capacity, max(element_bytes, 4)),
+        shared_bytes=shared_bytes(config, element_bytes),
         symbol=f"autotopk_group_maxima_{kind}",
         code_dependencies=("autotopk.strategies.split_radix",),
     )

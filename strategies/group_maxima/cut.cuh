@@ -3,7 +3,8 @@
 #pragma once
 #include "held.cuh"
 
-constexpr unsigned GROUPS_A_K = 4;  // groups for each of the k, at least, where the row has so many elements
+constexpr unsigned GROUPS_A_K = 4;   // groups for each of the k, at least, where the row has so many elements
+constexpr unsigned MOST_GROUP = 64;  // elements
 
 struct Crossing {
   unsigned interval;  // in which the entry of a rank is
@@ -48,47 +49,39 @@ __device__ __forceinline__ int shift_of(Key distance) {
   return bits > INTERVAL_BITS ? bits - INTERVAL_BITS : 0;
 }
 
-// Call `take(maximum)` for every group of `group` elements, a power of two, that begins in the row.
-template <class Take> __device__ __forceinline__ void each_maximum(const Held_row& row, unsigned group, Take take) {
+// Call `take(maximum)` for every group of `group` elements, a power of two: of neighbours, or of several loads of a thread.
+// Places outside of the row count as its worst elements do.
+template <class Take> __device__ __forceinline__ void each_maximum(const HeldRow& row, unsigned group, Take take) {
   if (group < VECTOR) {
-#pragma unroll
-    for (int i = 0; i < LOADS; i++) {
+    row.each_load([&](unsigned, uint4 bits) {
       Key maximum = 0;
 #pragma unroll
       for (int e = 0; e < VECTOR; e++) {
-        maximum = max(maximum, row.key(i, e));
-        if ((e + 1) % group) continue;
-        if (int(row.column(i, e + 1 - group)) < int(row.cols)) take(maximum);
-        maximum = 0;
+        maximum = max(maximum, key_of(element(bits, e), row.order));
+        if ((e + 1) % group == 0) take(maximum), maximum = 0;
       }
-    }
+    });
     return;
   }
+  const unsigned loads = group / VECTOR;
+  unsigned seen = 0;
   Key maximum = 0;
+  row.each_load([&](unsigned, uint4 bits) {
 #pragma unroll
-  for (int i = 0; i < LOADS; i++) {
-#pragma unroll
-    for (int e = 0; e < VECTOR; e++) maximum = max(maximum, row.key(i, e));
-    const unsigned loads = group / VECTOR;
-    if ((i + 1) % loads) continue;
-    if (int(row.column(i + 1 - loads, 0)) < int(row.cols)) take(maximum);
-    maximum = 0;
-  }
+    for (int e = 0; e < VECTOR; e++) maximum = max(maximum, key_of(element(bits, e), row.order));
+    if (++seen % loads == 0) take(maximum), maximum = 0;
+  });
+  if (seen % loads) take(maximum);
 }
 
 // The place of a cut that chooses `want` of the elements that are equal to `tie`, of the lowest columns.
-__device__ __forceinline__ unsigned narrow_columns(const List& list, const Held_row& row, Key tie, unsigned want) {
+__device__ __forceinline__ unsigned narrow_columns(const List& list, const HeldRow& row, Key tie, unsigned want) {
   for (unsigned low = 0, high = row.cols - 1;;) {
     const int shift = shift_of(high - low);
     clear_intervals(list);
-#pragma unroll
-    for (int i = 0; i < LOADS; i++) {
-#pragma unroll
-      for (int e = 0; e < VECTOR; e++) {
-        const unsigned column = row.column(i, e);
-        if (column >= low && column <= high && row.key(i, e) == tie) atomicAdd(&list.intervals[(column - low) >> shift], 1u);
-      }
-    }
+    row.each([&](Key key, unsigned column) {
+      if (column >= low && column <= high && key == tie) atomicAdd(&list.intervals[(column - low) >> shift], 1u);
+    });
     __syncthreads();
     const Crossing crossing = find_crossing(list, want);
     want -= crossing.before, low += crossing.interval << shift;
@@ -98,19 +91,13 @@ __device__ __forceinline__ unsigned narrow_columns(const List& list, const Held_
 }
 
 // All elements from `least` to `most` are counted, until few enough are left.
-__device__ __forceinline__ Cut narrow_held(const List& list, const Held_row& row, Key least, Key most, unsigned k) {
+__device__ __forceinline__ Cut narrow_held(const List& list, const HeldRow& row, Key least, Key most, unsigned k) {
   for (unsigned above = 0;;) {
     const int shift = shift_of(most - least);
     clear_intervals(list);
-#pragma unroll
-    for (int i = 0; i < LOADS; i++) {
-#pragma unroll
-      for (int e = 0; e < VECTOR; e++) {
-        const Key key = row.key(i, e);
-        if (row.column(i, e) < row.cols && key >= least && key <= most)
-          atomicAdd(&list.intervals[unsigned((most - key) >> shift)], 1u);
-      }
-    }
+    row.each([&](Key key, unsigned) {
+      if (key >= least && key <= most) atomicAdd(&list.intervals[unsigned((most - key) >> shift)], 1u);
+    });
     __syncthreads();
     const Crossing crossing = find_crossing(list, k - above);
     above += crossing.before;
@@ -123,7 +110,7 @@ __device__ __forceinline__ Cut narrow_held(const List& list, const Held_row& row
 }
 
 // By the maxima of groups; `least` and `most` are the smallest and the largest of them.
-__device__ __forceinline__ Cut cut_of_groups(const List& list, const Held_row& row, unsigned group, Key least, Key most,
+__device__ __forceinline__ Cut cut_of_groups(const List& list, const HeldRow& row, unsigned group, Key least, Key most,
                                              unsigned k) {
   const int shift = shift_of(most - least);
   each_maximum(row, group, [&](Key maximum) { atomicAdd(&list.intervals[unsigned((most - maximum) >> shift)], 1u); });

@@ -1,11 +1,11 @@
-// The best k of every row, by one block that holds the row in registers: what reaches a cut that k maxima of groups reach is
+// The best k of every row, by one block that holds the row in shared memory: what reaches a cut that k maxima of groups reach is
 // listed and put in order.
 //
-// Compile-time: see keys.cuh, list.cuh, held.cuh; RESIDENT (blocks of a processor that registers must suffice for).
+// Compile-time: see keys.cuh, list.cuh; RESIDENT (blocks of a processor that registers must suffice for).
 #include "cut.cuh"
 
 // The smallest and the largest maximum of all groups; has a barrier.
-__device__ __forceinline__ void extremes(const List& list, const Held_row& row, unsigned group, Key& least, Key& most) {
+__device__ __forceinline__ void extremes(const List& list, const HeldRow& row, unsigned group, Key& least, Key& most) {
   Counters& counters = *list.counters;
   most = 0, least = 0;  // the least as its complement, so that both are largest
   each_maximum(row, group, [&](Key maximum) { most = max(most, maximum), least = max(least, Key(~maximum)); });
@@ -16,18 +16,28 @@ __device__ __forceinline__ void extremes(const List& list, const Held_row& row, 
   most = largest_of_lanes(counters.keys[0][warp]), least = ~largest_of_lanes(counters.keys[1][warp]);
 }
 
-// Elements that the cut chooses, a bit each.
-__device__ __forceinline__ unsigned choose(const Held_row& row, Cut cut) {
-  unsigned elements = 0;
-#pragma unroll
-  for (int i = 0; i < LOADS; i++) {
+// List what the cut chooses; all threads of a warp come along.
+__device__ __forceinline__ void list_chosen(List& list, const HeldRow& row, Cut cut) {
+#pragma unroll 2
+  for (unsigned first = 0; first < row.count; first += THREADS) {
+    const unsigned load = first + threadIdx.x;
+    const uint4 bits = load < row.count ? row.loads[load] : make_uint4(0, 0, 0, 0);
+    unsigned elements = 0;
 #pragma unroll
     for (int e = 0; e < VECTOR; e++) {
-      const unsigned column = row.column(i, e);
-      elements |= unsigned(column < row.cols && chosen(row.key(i, e), column, cut)) << (i * VECTOR + e);
+      const unsigned column = row.column(load, e);
+      const bool inside = load < row.count && column < row.cols;
+      elements |= unsigned(inside && chosen(key_of(element(bits, e), row.order), column, cut)) << e;
+    }
+    if (!__any_sync(~0u, elements)) continue;
+    unsigned slot = reserve(list, __popc(elements));
+#pragma unroll
+    for (int e = 0; e < VECTOR; e++) {
+      if (!(elements >> e & 1)) continue;
+      if (slot < CAPACITY) list.keys[slot] = key_of(element(bits, e), row.order), list.columns[slot] = row.column(load, e);
+      slot++;
     }
   }
-  return elements;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
@@ -37,29 +47,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   __shared__ __align__(16) Counters counters;
   const Element* data = x + blockIdx.x * row_stride;
   const Order order = order_of(smallest, is_signed, infinity);
-  Held_row row;
-  hold(row, data, cols, order);
+  constexpr unsigned LIST_BYTES = CAPACITY * (sizeof(Key) + 4) + INTERVALS * 4;  // a multiple of 16
+  const HeldRow row = hold(reinterpret_cast<uint4*>(memory + LIST_BYTES), data, cols, order);
   List list = make_list(memory, &counters);
 #pragma unroll 1
   for (unsigned i = threadIdx.x; i < INTERVALS; i += THREADS) list.intervals[i] = 0;
   unsigned group = 1;
-  while (group < HELD && cols / (2 * group) >= GROUPS_A_K * k) group *= 2;
+  while (group < MOST_GROUP && cols / (2 * group) >= GROUPS_A_K * k) group *= 2;
   Key least, most;
   extremes(list, row, group, least, most);
   Cut cut = cut_of_groups(list, row, group, least, most, k);
 #pragma unroll 1
   for (;;) {
-    const unsigned elements = choose(row, cut);
-    unsigned slot = reserve(list, __popc(elements));
-#pragma unroll
-    for (int i = 0; i < LOADS; i++) {
-#pragma unroll
-      for (int e = 0; e < VECTOR; e++) {
-        if (!(elements >> (i * VECTOR + e) & 1)) continue;
-        if (slot < CAPACITY) list.keys[slot] = row.key(i, e), list.columns[slot] = row.column(i, e);
-        slot++;
-      }
-    }
+    list_chosen(list, row, cut);
     __syncthreads();
     if (counters.count <= CAPACITY) break;
     empty_list(list);

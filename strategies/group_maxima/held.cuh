@@ -1,20 +1,30 @@
-// A row in the registers of a block: every thread holds LOADS loads of 16 bytes, the i-th at position i * THREADS + thread.
-//
-// Compile-time: LOADS; LOADS * VECTOR is at most 32.
+// A row in the shared memory of a block: loads of 16 bytes, from the one that the row begins in on. Thread t looks at loads
+// t, t + THREADS, ...
 #pragma once
 #include "answer.cuh"
 
-constexpr int HELD = LOADS * VECTOR;  // elements of a thread
-
-struct Held_row {
-  uint4 bits[LOADS];
-  unsigned skew;  // elements of the first load before the row
+struct HeldRow {
+  uint4* loads;
+  unsigned count;  // of loads
+  unsigned skew;   // elements of the first load before the row
   unsigned cols;
   Order order;
 
-  __device__ __forceinline__ Key key(int i, int e) const { return key_of(element(bits[i], e), order); }
-  __device__ __forceinline__ unsigned column(int i, int e) const {
-    return (i * THREADS + threadIdx.x) * VECTOR + e - skew;  // beyond cols where the load reaches beyond the row
+  __device__ __forceinline__ unsigned column(unsigned load, int e) const { return load * VECTOR + e - skew; }
+
+  // Call `look(load, bits)` for every load of this thread.
+  template <class Look> __device__ __forceinline__ void each_load(Look look) const {
+#pragma unroll 4
+    for (unsigned load = threadIdx.x; load < count; load += THREADS) look(load, loads[load]);
+  }
+
+  // Call `look(key, column)` for every element of this thread.
+  template <class Look> __device__ __forceinline__ void each(Look look) const {
+    each_load([&](unsigned load, uint4 bits) {
+#pragma unroll
+      for (int e = 0; e < VECTOR; e++)
+        if (column(load, e) < cols) look(key_of(element(bits, e), order), column(load, e));
+    });
   }
 };
 
@@ -38,13 +48,15 @@ __device__ __forceinline__ uint4 load_edge(const Element* data, long long column
   return edge.bits;
 }
 
-__device__ __forceinline__ void hold(Held_row& held, const Element* data, unsigned cols, Order order) {
-  held.skew = unsigned(reinterpret_cast<unsigned long long>(data) % 16 / ELEMENT_BYTES);
-  held.cols = cols, held.order = order;
-#pragma unroll
-  for (int i = 0; i < LOADS; i++) {
-    const long long column = (long long)(i * THREADS + threadIdx.x) * VECTOR - held.skew;
+// Every thread reads what it will look at: no barrier is needed.
+__device__ __forceinline__ HeldRow hold(uint4* loads, const Element* data, unsigned cols, Order order) {
+  const unsigned skew = unsigned(reinterpret_cast<unsigned long long>(data) % 16 / ELEMENT_BYTES);
+  const HeldRow held = {loads, (cols + skew + VECTOR - 1) / VECTOR, skew, cols, order};
+#pragma unroll 8
+  for (unsigned load = threadIdx.x; load < held.count; load += THREADS) {
+    const long long column = (long long)load * VECTOR - skew;
     const bool whole = column >= 0 && column + VECTOR <= cols;
-    held.bits[i] = whole ? __ldcs(reinterpret_cast<const uint4*>(data + column)) : load_edge(data, column, cols, order);
+    loads[load] = whole ? __ldcs(reinterpret_cast<const uint4*>(data + column)) : load_edge(data, column, cols, order);
   }
+  return held;
 }

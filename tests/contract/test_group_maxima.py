@@ -30,25 +30,24 @@ class Kind:
 
     def __str__(self) -> str:
         c = self.config
-        return f"{self.dtype}-{c.threads}x{c.loads}-c{c.capacity}"
+        return f"{self.dtype}-{c.threads}x{c.room}-c{c.capacity}"
 
     @property
     def room(self) -> int:
-        """Elements of the longest row, at any alignment."""
-        vector = 16 // getattr(torch, self.dtype).itemsize
-        return (self.config.threads * self.config.loads - 1) * vector + 1
+        """Elements of the longest row."""
+        return self.config.room // getattr(torch, self.dtype).itemsize
 
 
 KINDS = [
-    Kind("float32", GroupMaximaConfig(64, 4, 128)),
-    Kind("float32", GroupMaximaConfig(32, 8, 64)),
-    Kind("float64", GroupMaximaConfig(64, 4, 64)),
-    Kind("bfloat16", GroupMaximaConfig(32, 4, 128)),
-    Kind("float16", GroupMaximaConfig(64, 2, 128)),
-    Kind("int8", GroupMaximaConfig(32, 2, 128)),
-    Kind("uint8", GroupMaximaConfig(64, 1, 128)),
-    Kind("int64", GroupMaximaConfig(64, 2, 64)),
-    Kind("int32", GroupMaximaConfig(64, 1, 64)),
+    Kind("float32", GroupMaximaConfig(64, 4096, 128)),
+    Kind("float32", GroupMaximaConfig(32, 4096, 64)),
+    Kind("float64", GroupMaximaConfig(64, 4096, 64)),
+    Kind("bfloat16", GroupMaximaConfig(32, 2048, 128)),
+    Kind("float16", GroupMaximaConfig(64, 2048, 128)),
+    Kind("int8", GroupMaximaConfig(32, 1024, 128)),
+    Kind("uint8", GroupMaximaConfig(64, 1024, 128)),
+    Kind("int64", GroupMaximaConfig(64, 2048, 64)),
+    Kind("int32", GroupMaximaConfig(64, 1024, 64)),
 ]
 
 
