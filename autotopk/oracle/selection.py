@@ -25,7 +25,7 @@ class Window:
 
 def windows(x: Tensor, k: int | Tensor, asked: dict[str, Any]) -> list[Window]:
     """Of every answer."""
-    height, cols = x.shape
+    asked, (height, cols) = _given(asked), x.shape
     rows = asked["rows"].tolist() if "rows" in asked else list(range(height))
     found = []
     for i, row in enumerate(rows):
@@ -45,6 +45,7 @@ def windows(x: Tensor, k: int | Tensor, asked: dict[str, Any]) -> list[Window]:
 
 def select(x: Tensor, k: int | Tensor, *, largest: bool = True, **asked: Any) -> list[Tensor]:
     """The stable result: indices, with `return_raw` positions, with `return_values` values, (rows, k) each."""
+    asked = _given(asked)
     width = asked["max_k"] if isinstance(k, Tensor) else k
     fill, asks = asked.get("fill", -1), windows(x, k, asked)
     indices, raw, values = [], [], []
@@ -73,7 +74,7 @@ def problems_with_selection(
 
     `found` has all three, as `return_raw` and `return_values` give them. Without `sorted`, the padding is still last.
     """
-    asked = {**asked, "return_raw": True, "return_values": True}
+    asked = {**_given(asked), "return_raw": True, "return_values": True}
     expected, asks = select(x, k, largest=largest, **asked), windows(x, k, asked)
     for name, result, wanted in zip(("indices", "positions", "values"), found, expected, strict=True):
         if result.dtype != wanted.dtype or result.shape != wanted.shape:
@@ -100,6 +101,10 @@ def problems_with_selection(
 
 def _bits(x: Tensor) -> Tensor:
     return x.contiguous().view(torch.uint8)
+
+
+def _given(asked: dict[str, Any]) -> dict[str, Any]:
+    return {name: one for name, one in asked.items() if one is not None}
 
 
 def _place(element: Tensor, largest: bool) -> tuple[bool, float]:

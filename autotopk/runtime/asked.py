@@ -15,33 +15,36 @@ INDEX_DTYPES = (torch.int32, torch.int64)
 
 
 class Asked(TypedDict, total=False):
-    """Beside x and k. Tensors are int32, one number for every answer, or for groups of `next_n` where that is said."""
+    """Beside x and k, see docs/selector.md; None is as good as nothing.
 
-    starts: Tensor
+    Tensors are int32 with a number for every answer, or for every group of `next_n` where that is said.
+    """
+
+    starts: Tensor | None
     """The first column of every window, also for groups; 0 by default."""
-    ends: Tensor
+    ends: Tensor | None
     """The column behind the last, also for groups; the end of the row by default."""
-    lengths: Tensor
+    lengths: Tensor | None
     """Instead of `ends`: how long windows are, also for groups."""
     next_n: int
     """Answers of a group: the one at i ends at `end - next_n + 1 + i`, where ends or lengths are given for groups."""
     compress_ratio: int
     """Lengths are divided by it, rounded down."""
-    max_k: int
+    max_k: int | None
     """Of a tensor k: the width of the answers; no k is larger."""
-    rows: Tensor
+    rows: Tensor | None
     """Which row of x every answer is about; by default each about its own."""
     relative: bool
     """Columns are counted from the start of the window."""
-    offsets: Tensor
+    offsets: Tensor | None
     """Added to the columns of every answer."""
-    page_table: Tensor
+    page_table: Tensor | None
     """int32 (batch, pages): answers are slots of a paged cache."""
     page_size: int
     """Of a page, in slots: a power of two, 1 by default."""
-    row_to_batch: Tensor
+    row_to_batch: Tensor | None
     """Which row of the page table every answer has; by default its own, or its group's."""
-    page_table_starts: Tensor
+    page_table_starts: Tensor | None
     """The page that every window begins at; 0 by default."""
     return_raw: bool
     """Also positions in the window."""
@@ -49,7 +52,7 @@ class Asked(TypedDict, total=False):
     """Also values."""
     fill: int
     """In place of the indices that a window lacks; -1 by default."""
-    index_dtype: torch.dtype
+    index_dtype: torch.dtype | None
     """int32, the default, or int64."""
     out: Any
     """Tensors to write to: one, or a tuple in the order of the results."""
