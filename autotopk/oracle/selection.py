@@ -50,7 +50,8 @@ def select(x: Tensor, k: int | Tensor, *, largest: bool = True, **asked: Any) ->
     fill, asks = asked.get("fill", -1), windows(x, k, asked)
     indices, raw, values = [], [], []
     for i, one in enumerate(asks):
-        columns = sorted(range(one.begin, one.end), key=lambda column: _place(x[one.row, column], largest))[: one.k]
+        numbers = x[one.row].tolist() if one.begin < one.end else []
+        columns = sorted(range(one.begin, one.end), key=lambda column: _place(numbers[column], largest))[: one.k]
         missing = [fill] * (width - one.k)
         positions = [column - one.begin for column in columns]
         indices.append([_index(column, one, i, len(asks), asked) for column in columns] + missing)
@@ -76,9 +77,9 @@ def problems_with_selection(
     """
     asked = {**_given(asked), "return_raw": True, "return_values": True}
     expected, asks = select(x, k, largest=largest, **asked), windows(x, k, asked)
-    for name, result, wanted in zip(("indices", "positions", "values"), found, expected, strict=True):
-        if result.dtype != wanted.dtype or result.shape != wanted.shape:
-            return [f"{name} are {result.dtype} of {tuple(result.shape)}, not {wanted.dtype} of {tuple(wanted.shape)}"]
+    for name, result, right in zip(("indices", "positions", "values"), found, expected, strict=True):
+        if result.dtype != right.dtype or result.shape != right.shape:
+            return [f"{name} are {result.dtype} of {tuple(result.shape)}, not {right.dtype} of {tuple(right.shape)}"]
     problems = []
     for i, one in enumerate(asks):
         indices, positions, values = (result[i, : one.k] for result in found)
@@ -93,8 +94,9 @@ def problems_with_selection(
         elements = x[one.row, columns] if columns else values
         if not torch.equal(_bits(values), _bits(elements)):
             problems.append(f"answer {i}: values {values.tolist()} have not the bits of those at columns {columns}")
-        order = [_place(element, largest) for element in elements]
-        if (order if sorted else _in_order(order)) != [_place(value, largest) for value in expected[2][i, : one.k]]:
+        order = [_place(number, largest) for number in elements.tolist()]
+        wanted = [_place(number, largest) for number in expected[2][i, : one.k].tolist()]
+        if (order if sorted else _in_order(order)) != wanted:
             problems.append(f"answer {i}: the elements at columns {columns} are not the best, or not in order")
     return problems
 
@@ -107,9 +109,8 @@ def _given(asked: dict[str, Any]) -> dict[str, Any]:
     return {name: one for name, one in asked.items() if one is not None}
 
 
-def _place(element: Tensor, largest: bool) -> tuple[bool, float]:
-    """What orders elements, the best the least: NaN above everything, -0 and +0 alike."""
-    number = element.item()
+def _place(number: float, largest: bool) -> tuple[bool, float]:
+    """What orders numbers, the best the least: NaN above everything, -0 and +0 alike."""
     if number != number:
         return (False, 0) if largest else (True, 0)
     return (True, -number) if largest else (False, number)

@@ -1,6 +1,7 @@
 """What a selector may be asked for, and what is wrong with what it was: types, dtypes, shapes and devices alone."""
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, TypedDict, cast
 
 import torch
@@ -212,11 +213,12 @@ def _check_tensor(name: str, given: Any, device: torch.device, *sizes: int | Non
 
 
 def _number(name: str, given: Any, least: int) -> int:
-    if not isinstance(given, int | torch.SymInt) or isinstance(given, bool):
+    if type(given) is bool or not isinstance(given, Integral | torch.SymInt):
         raise TypeError(f"{name}={given!r} is not an int")
-    if given < least:
-        raise ValueError(f"{name}={given} is below {least}")
-    return cast(int, given)  # or a symbol for one
+    number = given if isinstance(given, torch.SymInt) else int(given)
+    if number < least:
+        raise ValueError(f"{name}={number} is below {least}")
+    return cast(int, number)  # or a symbol for one
 
 
 def _told(tensor: Tensor) -> str:

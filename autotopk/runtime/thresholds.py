@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 FEW = 4096
-"""Elements that a sorted top-k orders sooner than torch.kthvalue finds the k-th on a GPU."""
+"""The largest k that kernels sort in every dtype; beyond it torch.kthvalue answers on a GPU, too."""
 
 TopK = Callable[[Tensor, int, int, bool, bool], Any]
 """With the arguments and the result of torch.topk."""

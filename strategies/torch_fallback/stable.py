@@ -63,9 +63,9 @@ def best_places(
         return order.narrow(dim, 0, k).contiguous()
     size = x.shape[dim]
     places = torch.arange(size, device=x.device).view([-1 if at == dim % x.dim() else 1 for at in range(x.dim())])
-    ranks = (keys.to(torch.int64) << 32) + (size - places)
+    ranks = keys.to(torch.int64).bitwise_left_shift_(32).add_(size - places)
     if inside is not None:
-        ranks = ranks.masked_fill(~inside, NO_RANK)
+        ranks.masked_fill_(~inside, NO_RANK)
     return select(ranks, k, dim)
 
 

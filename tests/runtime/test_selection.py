@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -42,6 +43,14 @@ def test_windows(rows: int, cols: int, k: int, dtype: str, largest: bool) -> Non
             check(dirty(x, starts, ends, largest), k, largest=largest, starts=starts, ends=ends)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("rows", "cols", "k"), [(1, 100_000, 2051), (10, 6000, 4096), (4096, 8, 3)])
+def test_large(rows: int, cols: int, k: int, dtype: torch.dtype) -> None:
+    starts, ends = windows(rows, cols, k, 5)
+    x = dirty(torch.randn(rows, cols).to(dtype), starts, ends)
+    check(x, k, starts=starts, ends=ends)
+
+
 def test_what_is_outside_never_matters() -> None:
     starts, ends = windows(40, 100, 9, 0)
     x = torch.randn(40, 100)
@@ -61,44 +70,49 @@ def test_a_window_of_the_worst_is_still_preferred() -> None:
     assert autotopk.topk_indices(least, 3, starts=int32(4)).tolist() == [[4, 5, -1]]
 
 
-@pytest.mark.parametrize(
-    ("asked", "expected"),
-    [
-        ({}, [[9, 8, 7]]),
-        ({"starts": int32(8)}, [[9, 8, -1]]),
-        ({"starts": int32(-4)}, [[9, 8, 7]]),
-        ({"ends": int32(2)}, [[1, 0, -1]]),
-        ({"ends": int32(-2)}, [[-1, -1, -1]]),
-        ({"ends": int32(1 << 30)}, [[9, 8, 7]]),
-        ({"lengths": int32(4)}, [[3, 2, 1]]),
-        ({"lengths": int32(-4)}, [[-1, -1, -1]]),
-        ({"starts": int32(5), "lengths": int32(2)}, [[6, 5, -1]]),
-        ({"starts": int32(-2), "lengths": int32(4)}, [[1, 0, -1]]),
-        ({"starts": int32((1 << 31) - 1), "lengths": int32((1 << 31) - 1)}, [[-1, -1, -1]]),
-        ({"starts": int32(1), "lengths": int32((1 << 31) - 1)}, [[9, 8, 7]]),
-        ({"lengths": int32(15), "compress_ratio": 4}, [[2, 1, 0]]),
-        ({"lengths": int32(3), "compress_ratio": 4}, [[-1, -1, -1]]),
-        ({"starts": int32(5), "ends": int32(8), "relative": True}, [[2, 1, 0]]),
-        ({"starts": int32(-5), "ends": int32(3), "relative": True}, [[2, 1, 0]]),
-        ({"starts": int32(5), "ends": int32(7), "offsets": int32(100)}, [[106, 105, -1]]),
-        ({"starts": int32(5), "ends": int32(7), "offsets": int32(100), "relative": True}, [[101, 100, -1]]),
-        ({"starts": int32(8), "fill": 77}, [[9, 8, 77]]),
-        ({"rows": int32(0, 1, -1, 0)}, [[9, 8, 7], [-1] * 3, [-1] * 3, [9, 8, 7]]),
-        ({"page_table": int32(5, 3, 9, 1, 0)[None], "page_size": 2}, [[1, 0, 3]]),
-        ({"page_table": int32(5, 3)[None], "page_size": 2, "starts": int32(6)}, [[7, 6, 11]]),
-        ({"page_table": int32(5, 3)[None], "page_size": 2}, [[-1, -1, -1]]),
-        (
-            {"page_table": int32(7, 5, 3)[None], "page_size": 2, "starts": int32(6), "page_table_starts": int32(1)},
-            [[7, 6, 11]],
-        ),
-        ({"page_table": int32(5, 3).view(2, 1), "page_size": 16, "row_to_batch": int32(1)}, [[57, 56, 55]]),
-        ({"page_table": int32(5, 3).view(2, 1), "page_size": 16, "row_to_batch": int32(2)}, [[-1, -1, -1]]),
-    ],
-    ids=str,
-)
-def test_by_hand(asked: dict[str, Any], expected: list[list[int]]) -> None:
+BY_HAND: dict[str, tuple[dict[str, Any], list[list[int]]]] = {
+    "whole": ({}, [[9, 8, 7]]),
+    "starts": ({"starts": int32(8)}, [[9, 8, -1]]),
+    "start below 0": ({"starts": int32(-4)}, [[9, 8, 7]]),
+    "ends": ({"ends": int32(2)}, [[1, 0, -1]]),
+    "end below 0": ({"ends": int32(-2)}, [[-1, -1, -1]]),
+    "end far out": ({"ends": int32(1 << 30)}, [[9, 8, 7]]),
+    "lengths": ({"lengths": int32(4)}, [[3, 2, 1]]),
+    "length below 0": ({"lengths": int32(-4)}, [[-1, -1, -1]]),
+    "starts and lengths": ({"starts": int32(5), "lengths": int32(2)}, [[6, 5, -1]]),
+    "start below 0 and length": ({"starts": int32(-2), "lengths": int32(4)}, [[1, 0, -1]]),
+    "start far out": ({"starts": int32((1 << 31) - 1), "lengths": int32((1 << 31) - 1)}, [[-1, -1, -1]]),
+    "length far out": ({"starts": int32(1), "lengths": int32((1 << 31) - 1)}, [[9, 8, 7]]),
+    "ratio": ({"lengths": int32(15), "compress_ratio": 4}, [[2, 1, 0]]),
+    "less than the ratio": ({"lengths": int32(3), "compress_ratio": 4}, [[-1, -1, -1]]),
+    "relative": ({"starts": int32(5), "ends": int32(8), "relative": True}, [[2, 1, 0]]),
+    "relative to 0": ({"starts": int32(-5), "ends": int32(3), "relative": True}, [[2, 1, 0]]),
+    "offsets": ({"starts": int32(5), "ends": int32(7), "offsets": int32(100)}, [[106, 105, -1]]),
+    "relative and offsets": (
+        {"starts": int32(5), "ends": int32(7), "offsets": int32(100), "relative": True},
+        [[101, 100, -1]],
+    ),
+    "fill": ({"starts": int32(8), "fill": 77}, [[9, 8, 77]]),
+    "rows": ({"rows": int32(0, 1, -1, 0)}, [[9, 8, 7], [-1] * 3, [-1] * 3, [9, 8, 7]]),
+    "pages": ({"page_table": int32(5, 3, 9, 1, 0)[None], "page_size": 2}, [[1, 0, 3]]),
+    "fewer pages than positions": ({"page_table": int32(5, 3)[None], "page_size": 2, "starts": int32(6)}, [[7, 6, 11]]),
+    "no such page": ({"page_table": int32(5, 3)[None], "page_size": 2}, [[-1, -1, -1]]),
+    "first page": (
+        {"page_table": int32(7, 5, 3)[None], "page_size": 2, "starts": int32(6), "page_table_starts": int32(1)},
+        [[7, 6, 11]],
+    ),
+    "batch": ({"page_table": int32(5, 3).view(2, 1), "page_size": 16, "row_to_batch": int32(1)}, [[57, 56, 55]]),
+    "no such batch": (
+        {"page_table": int32(5, 3).view(2, 1), "page_size": 16, "row_to_batch": int32(2)},
+        [[-1, -1, -1]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_by_hand(name: str) -> None:
     """Of a row that ascends from 0 to 9; the oracle says the same."""
-    x = torch.arange(10.0)[None]
+    x, (asked, expected) = torch.arange(10.0)[None], BY_HAND[name]
     assert autotopk.topk_indices(x, 3, **asked).tolist() == expected
     assert select(x, 3, **asked)[0].tolist() == expected
 
@@ -215,7 +229,8 @@ def test_forms(index_dtype: torch.dtype) -> None:
 def test_without_windows_the_chosen_strategy_answers(planted: Planted) -> None:
     """Whole rows, in any form of answer."""
     x = torch.randn(5, 30)
-    found = autotopk.topk_indices(x, 4, index_dtype=torch.int64, return_values=True)
+    k: Any = np.int64(4)
+    found = autotopk.topk_indices(x, k, index_dtype=torch.int64, return_values=True)
     assert planted.answers == 1
     assert torch.equal(found[0], x.topk(4).indices)
     assert torch.equal(found[1], x.topk(4).values)
