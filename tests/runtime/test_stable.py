@@ -178,6 +178,9 @@ def test_who_is_stable_serves() -> None:
         for _ in range(2):
             assert torch.equal(autotopk.topk(X, 3, stable=True).indices, select(X, 3, index_dtype=torch.int64)[0])
         assert strategy.answers == 2
+        assert autotopk.explain(X, 3, stable=True).choice.strategy is strategy
+        assert autotopk.explain(X.double(), 3, stable=True).choice.strategy is not strategy
+        assert autotopk.explain(X.double(), 3).choice.strategy is strategy
         autotopk.topk_indices(X, 3, stable=True)
         assert strategy.answers == 3
         autotopk.topk(X.double(), 3, stable=True)

@@ -156,3 +156,11 @@ def test_derivatives_of_what_is_left() -> None:
     for fill in (None, 0.0):
         batched: Any = torch.vmap(partial(autotopk.topk_mask, k=3, fill=fill))
         assert torch.equal(batched(X), autotopk.topk_mask(X, 3, fill))
+
+
+def test_compile_whole() -> None:
+    torch.compiler.reset()
+    for function in (partial(autotopk.topk_mask, k=3, fill=0.0), partial(autotopk.kth_value, k=3, largest=True)):
+        compiled: Any = torch.compile(function, fullgraph=True, backend="aot_eager")
+        found, expected = compiled(X), function(X)
+        assert all(map(torch.equal, found, expected))
