@@ -169,14 +169,17 @@ def _width(k: Any, asked: Asked, count: int, device: torch.device) -> int:
 def _index_dtype(asked: Asked) -> torch.dtype:
     """Of `out` where it is given, and int32 by default."""
     wanted, out = asked.get("index_dtype"), asked.get("out")
+    accepted = " or ".join(map(str, INDEX_DTYPES))
+    if wanted not in (None, *INDEX_DTYPES):
+        raise ValueError(f"index_dtype is {wanted!r}, not {accepted}")
     first = out[0] if isinstance(out, tuple) and out else out
-    found = first.dtype if isinstance(first, Tensor) else wanted or torch.int32
-    if found not in INDEX_DTYPES or (wanted is not None and wanted is not found):
-        if wanted in INDEX_DTYPES and isinstance(first, Tensor):
-            raise ValueError(f"out has indices of {found}, not of index_dtype={wanted}")
-        source = "index_dtype" if found is wanted else "out"
-        raise ValueError(f"{source} is {found!r}, not {' or '.join(map(str, INDEX_DTYPES))}")
-    return found
+    if not isinstance(first, Tensor):
+        return wanted or torch.int32
+    if first.dtype not in INDEX_DTYPES:
+        raise ValueError(f"out is {first.dtype}, not {accepted}")
+    if wanted not in (None, first.dtype):
+        raise ValueError(f"out has indices of {first.dtype}, not of index_dtype={wanted}")
+    return first.dtype
 
 
 def _check_out(asked: Asked, x: Tensor, size: tuple[int, int], index_dtype: torch.dtype) -> None:

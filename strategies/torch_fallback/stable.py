@@ -1,8 +1,8 @@
 """Stable top-k by torch operators: of equal elements those of the lowest places, in that order, on every device.
 
 Equal are -0 and +0, and all NaNs. Elements become keys, integers of their own width in torch's order; a key and its
-place make a rank of 64 bits, which no other element of the row has, so that any top-k of ranks is the stable one. Keys
-that have 64 bits themselves are sorted instead, by a stable sort.
+place make a rank, an integer that no other element of the row has, so that any top-k of ranks is the stable one. Keys
+of 64 bits leave no room for a place: they are sorted instead, by a stable sort.
 """
 
 from collections.abc import Callable
@@ -18,11 +18,8 @@ from autotopk.torch_topk import torch_topk
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By bytes of an element."""
 
-NO_RANK = torch.iinfo(torch.int64).min
-"""Below every rank of an element."""
-
 Select = Callable[[Tensor, int, int], Tensor]
-"""From ranks, k and a dimension to the integer indices of the k largest along it, in order."""
+"""From int32 or int64 ranks, k and a dimension to the integer indices of the k largest along it, in order."""
 
 
 def by_torch(ranks: Tensor, k: int, dim: int) -> Tensor:
@@ -61,12 +58,28 @@ def best_places(
         if inside is not None:
             order = order.gather(dim, inside.gather(dim, order).sort(dim=dim, descending=True, stable=True).indices)
         return order.narrow(dim, 0, k).contiguous()
-    size = x.shape[dim]
-    places = torch.arange(size, device=x.device).view([-1 if at == dim % x.dim() else 1 for at in range(x.dim())])
-    ranks = keys.to(torch.int64).bitwise_left_shift_(32).add_(size - places)
+    ranks = _ranks(keys, dim)
     if inside is not None:
-        ranks.masked_fill_(~inside, NO_RANK)
+        ranks.masked_fill_(~inside, torch.iinfo(ranks.dtype).min)
     return select(ranks, k, dim)
+
+
+def _ranks(keys: Tensor, dim: int) -> Tensor:
+    """Int32 where that has room for keys and places, else int64; in the order of keys, then the lowest place first.
+
+    All are above the least number of their dtype.
+    """
+    size, bits = keys.shape[dim], 8 * keys.element_size()
+    places = torch.arange(size, device=keys.device).view(
+        [-1 if at == dim % keys.dim() else 1 for at in range(keys.dim())]
+    )
+    if size < 1 << (32 - bits):
+        ranks, shift = keys.to(torch.int32, copy=True), 32 - bits
+    else:
+        ranks, shift = keys.to(torch.int64), 32
+    if keys.dtype is torch.uint8:
+        ranks -= 128
+    return ranks.bitwise_left_shift_(shift).add_(size - places)
 
 
 def elements_at(x: Tensor, dim: int, indices: Tensor) -> Tensor:

@@ -46,6 +46,19 @@ def test_lowest_index_first(rows: int, cols: int, k: int, dtype: str, largest: b
             assert torch.equal(autotopk.topk_indices(x, k, -1, largest, order, stable=True), indices.int()), name
 
 
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("cols", [65_535, 65_536])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int16, torch.uint8, torch.int8])
+def test_ranks_of_either_width(dtype: torch.dtype, cols: int, largest: bool) -> None:
+    """At both ends of the row, and of the dtype."""
+    x = inputs.make("extremes", 3, cols, 9, dtype, "cpu")
+    x[1] = x[1, :1]
+    for one in (x, x.flip(1)):
+        for k in (1, 9, cols):
+            expected = one.sort(dim=1, descending=largest, stable=True).indices[:, :k]
+            assert torch.equal(autotopk.topk(one, k, largest=largest, stable=True).indices, expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_zeros_are_equal_and_so_are_nans(dtype: torch.dtype) -> None:
     x = TIES.to(dtype)
