@@ -8,7 +8,7 @@ from autotopk.errors import AutotopkError, AutotopkWarning
 from autotopk.problem import Problem
 
 if TYPE_CHECKING:
-    from autotopk.runtime.api import reload, topk, topk_indices, topk_softmax
+    from autotopk.runtime.api import kth_value, reload, topk, topk_indices, topk_mask, topk_softmax
     from autotopk.runtime.explain import Explanation, explain, explain_problem
     from autotopk.runtime.patching import Patch, patch
     from autotopk.runtime.warmup import WarmupReport, warmup
@@ -25,10 +25,12 @@ __all__ = [
     "WarmupReport",
     "explain",
     "explain_problem",
+    "kth_value",
     "patch",
     "reload",
     "topk",
     "topk_indices",
+    "topk_mask",
     "topk_softmax",
     "tune",
     "warmup",
@@ -40,10 +42,12 @@ _HOMES = {
     "WarmupReport": "autotopk.runtime.warmup",
     "explain": "autotopk.runtime.explain",
     "explain_problem": "autotopk.runtime.explain",
+    "kth_value": "autotopk.runtime.api",
     "patch": "autotopk.runtime.patching",
     "reload": "autotopk.runtime.api",
     "topk": "autotopk.runtime.api",
     "topk_indices": "autotopk.runtime.api",
+    "topk_mask": "autotopk.runtime.api",
     "topk_softmax": "autotopk.runtime.api",
     "tune": "autotopk.tuning.tuner",
     "warmup": "autotopk.runtime.warmup",

@@ -22,6 +22,9 @@ DTYPE_BYTES = {
 FLOAT_INF = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
 """Bits of infinity; integers have none."""
 
+INTEGERS = frozenset(DTYPE_BYTES) - frozenset(FLOAT_INF)
+"""The dtypes of integers."""
+
 VECTOR_BYTES = 16
 """The widest load of one thread."""
 
@@ -50,6 +53,9 @@ class Query:
     answer: Answer = "pairs"
     routing: Routing | None = None
     """The rule of a router, whose answers are `WEIGHTS`; `largest` and `sorted` are always true then."""
+    stable: bool = False
+    """Of equal elements those of the lowest columns are in the answer, in that order where `sorted`. Equal are -0 and
+    +0, and all NaNs."""
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPE_BYTES:
@@ -70,6 +76,7 @@ class Query:
 
     def __str__(self) -> str:
         order = ("largest" if self.largest else "smallest") + (", sorted" if self.sorted else ", any order")
+        order += ", stable" if self.stable else ""
         return f"{self.rows}x{self.cols} {self.dtype} k={self.k} ({self.routing or order})"
 
 
@@ -122,13 +129,15 @@ class Problem(Query):
         sorted: bool = True,
         answer: Answer = "pairs",
         routing: Routing | None = None,
+        stable: bool = False,
     ) -> "Problem":
         """The problem of a freshly allocated contiguous (rows, cols) matrix; of routing, with int64 indices."""
         vector = vector_width(0, cols, cols, DTYPE_BYTES.get(dtype, VECTOR_BYTES))
         layout = MemoryLayout(cols, vector=vector, aligned=True)
         if routing is not None and answer == "pairs":
             answer = "weights"
-        return cls(rows, cols, k, dtype, largest, sorted, answer, routing, device_type=device_type, layout=layout)
+        query = rows, cols, k, dtype, largest, sorted, answer, routing, stable
+        return cls(*query, device_type=device_type, layout=layout)
 
     def __str__(self) -> str:
         return f"{Query.__str__(self)} on {self.device_type}"

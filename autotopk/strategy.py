@@ -45,6 +45,8 @@ class Features:
     device_types: frozenset[str] = frozenset({"cpu", "cuda"})
     capability: tuple[int, int] = (0, 0)
     """The least compute capability of a CUDA device."""
+    stable: frozenset[str] = frozenset()
+    """Dtypes of which the lowest columns come first among equals, see `Query.stable`, whatever the configuration."""
     embeddable: bool = False
     """AOTInductor can compile it into a model."""
 
@@ -60,6 +62,8 @@ class Features:
             reasons.append(f"{problem.dtype} is not one of {', '.join(sorted(self.dtypes))}")
         if problem.answer not in self.answers:
             reasons.append(f"writes {' or '.join(sorted(self.answers))}, not {problem.answer}")
+        if problem.stable and problem.dtype not in self.stable:
+            reasons.append(f"is not stable for {problem.dtype}")
         if problem.layout.side_by_side and not self.side_by_side:
             reasons.append(f"reads rows whose columns are adjacent, not {problem.layout.col_stride} elements apart")
         return reasons

@@ -1,16 +1,20 @@
-"""What users call: `topk`, `topk_indices` and `topk_softmax`, three declared operations."""
+"""What users call: the declared operations `topk`, `topk_indices` and `topk_softmax`, and what is made of them."""
 
-from typing import Any
+from functools import partial
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from autotopk.routing import Scoring
-from autotopk.runtime import operators, routers
+from autotopk.runtime import operators, routers, thresholds
+from autotopk.runtime.asked import Asked
 from autotopk.runtime.operations import Operation
 from autotopk.runtime.outputs import Outputs
 from autotopk.runtime.routers import Router
+from autotopk.runtime.selection import Selector
 from autotopk.runtime.state import default
+from autotopk.strategies.torch_fallback.stable import stable_topk
 from autotopk.torch_topk import torch_topk
 
 INPUTS = {"x", "a", "x1"}
@@ -35,6 +39,27 @@ _indices = Operation(
 operators.register(pairs, "(Tensor values, Tensor indices)")
 operators.register(_indices, "Tensor")
 _topk, _topk_indices = pairs.__call__, _indices.__call__
+
+
+def _of_ranks(ranks: Tensor, k: int, dim: int) -> Tensor:
+    indices: Tensor = _topk_indices(ranks, k, dim, True, True)
+    return indices.to(torch.int64)
+
+
+_of_equals = partial(stable_topk, select=_of_ranks)
+"""Stable by torch's operators around our top-k."""
+_stable_pairs = Operation("stable_topk", of_pairs=torch.return_types.topk, attach=_gathered, stable=_of_equals)
+_stable_indices = Operation(
+    "stable_topk_indices",
+    answer="indices",
+    of_pairs=_narrowed,
+    attach=lambda *found: found[-1],
+    longest=(1 << 31) - 1,
+    stable=_of_equals,
+)
+_stable_topk, _stable_topk_indices = _stable_pairs.__call__, _stable_indices.__call__
+_deterministic = torch.are_deterministic_algorithms_enabled
+_select = Selector(_topk_indices, _stable_topk_indices).__call__
 _router = Router("topk_softmax", pairs)
 routers.register(_router)
 _route = _router.__call__
@@ -48,6 +73,7 @@ def topk(
     sorted: bool = True,
     *,
     out: Outputs | None = None,
+    stable: bool = False,
     **aliases: Any,
 ) -> Any:
     """The k largest or smallest elements along a dimension: what `torch.topk` returns, from the fastest known kernel.
@@ -59,12 +85,17 @@ def topk(
         largest: the largest rather than the smallest; NaN counts as the largest of all.
         sorted: in order; otherwise in any order.
         out: (values, int64 indices) to write to.
+        stable: of equal elements those of the lowest indices are returned, in that order where sorted; so the answer is
+            the same on every run and device. Equal are -0 and +0, and all NaNs. Also under
+            `torch.use_deterministic_algorithms(True)`.
         aliases: torch.topk's other names of `input` (x, a, x1) and `dim` (axis).
 
     Returns:
-        `torch.return_types.topk` of values and int64 indices. Which of equal elements is returned is not specified.
+        `torch.return_types.topk` of values and int64 indices. Which of equal elements is returned is not specified,
+        unless stable.
 
     Raises:
+        TypeError: stable is not a bool.
         Whatever torch.topk raises for the same arguments.
     """
     if aliases:
@@ -74,30 +105,106 @@ def topk(
             dim = aliases.pop("axis")
         if aliases:
             return torch_topk(input, k, dim, largest, sorted, out=out, **aliases)  # says what is wrong
+    if stable is not False or _deterministic():
+        _check_stable(stable)
+        return _stable_topk(input, k, dim, largest, sorted, out)
     return _topk(input, k, dim, largest, sorted, out)
 
 
-def topk_indices(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Tensor:
+def topk_indices(
+    input: Tensor,
+    k: int | Tensor,
+    dim: int = -1,
+    largest: bool = True,
+    sorted: bool = True,
+    *,
+    stable: bool = False,
+    **asked: Unpack[Asked],
+) -> Any:
     """The indices of the k largest or smallest elements along a dimension, as int32, as sparse attention takes them.
 
     Where the kernel that `topk` would run can write them alone, it does; elsewhere they are converted from topk's.
 
+    With any further argument it is the selector that engines call, of windows of the rows of a matrix; docs/selector.md
+    describes it. It never waits for the device and can be captured in a CUDA graph that follows new windows and k.
+
     Args:
-        input: as for `topk`, at most 2**31 - 1 long in the dimension.
-        k: how many, 0 <= k <= input.size(dim).
-        dim: along which dimension.
+        input: as for `topk`, at most 2**31 - 1 long in the dimension. The selector takes (rows, columns).
+        k: how many, 0 <= k <= input.size(dim). The selector takes any k >= 0, and int32 (rows,) together with `max_k`.
+        dim: along which dimension; the selector has the last.
         largest: the largest rather than the smallest; NaN counts as the largest of all.
         sorted: in the order of the elements; otherwise in any order.
+        stable: as for `topk`.
+        asked: windows, and the form of the answer: `autotopk.runtime.asked.Asked` describes each.
 
     Returns:
-        int32, the shape of input with k at `dim`. Which of equal elements is meant is not specified.
+        int32, the shape of input with k at `dim`. Which of equal elements is meant is not specified, unless stable.
+        The selector returns (rows, k) of `index_dtype`, or a tuple of that, with `return_raw` positions, and with
+        `return_values` values. Rows with fewer than k candidates end with `fill`, their values with the infinity or
+        the greatest or least integer that loses.
 
     Raises:
         OverflowError: the dimension is longer than int32 can count.
         Whatever torch.topk raises for the same arguments.
+        TypeError, ValueError: an argument of the selector, or stable, is not among those accepted, which are named.
     """
-    indices: Tensor = _topk_indices(input, k, dim, largest, sorted)
-    return indices
+    if stable is not False or asked or _deterministic():
+        _check_stable(stable)
+        stable = stable or _deterministic()
+        if asked:
+            return _select(input, k, dim, largest, sorted, stable, asked)
+        return _stable_topk_indices(input, k, dim, largest, sorted)  # type: ignore[arg-type] # torch says what k is not
+    return _topk_indices(input, k, dim, largest, sorted)  # type: ignore[arg-type]
+
+
+def kth_value(x: Tensor, k: int, dim: int = -1, largest: bool = False) -> Any:
+    """The k-th smallest or largest element along a dimension, and where it is: `torch.kthvalue`, also from above.
+
+    Args:
+        x: a tensor of any shape and any dtype that torch.kthvalue takes on its device.
+        k: 1 <= k <= x.size(dim).
+        dim: along which dimension.
+        largest: count from the largest; NaN counts as the largest of all.
+
+    Returns:
+        `torch.return_types.kthvalue` of values and int64 indices, of the shape of x without `dim`. Which of equal
+        elements is meant is not specified. Values have derivatives.
+
+    Raises:
+        TypeError: largest is not a bool.
+        Whatever torch.kthvalue raises for the same arguments.
+    """
+    return thresholds.kth_value(_topk, x, k, dim, largest)
+
+
+def topk_mask(
+    x: Tensor, k: int, fill: float | None = None, dim: int = -1, largest: bool = True, *, stable: bool = False
+) -> Tensor:
+    """Who is among the k largest or smallest elements along a dimension; or these alone, the rest set to a number.
+
+    Args:
+        x: as for `topk`.
+        k: how many, 0 <= k <= x.size(dim).
+        fill: what the others become; None for a mask.
+        dim: along which dimension.
+        largest: the largest rather than the smallest; NaN counts as the largest of all.
+        stable: of equal elements those of the lowest indices are chosen, as for `topk`.
+
+    Returns:
+        Of the shape of x: bool, k of a row are True; or, with `fill`, x with all others set to it, with derivatives.
+
+    Raises:
+        TypeError: fill is no number, or stable is not a bool.
+        Whatever torch.topk raises for the same arguments.
+    """
+    _check_stable(stable)
+    chosen = _stable_topk if stable or _deterministic() else _topk
+    return thresholds.topk_mask(chosen, x, k, fill, dim, largest)
+
+
+def _check_stable(stable: Any) -> None:
+    if type(stable) is not bool:
+        raise TypeError(f"stable={stable!r} is not a bool")
 
 
 def topk_softmax(

@@ -84,7 +84,9 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Explanation:
+def explain(
+    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, stable: bool = False
+) -> Explanation:
     """What `topk` would run for these arguments, by which step of the order of choice.
 
     Raises:
@@ -97,7 +99,7 @@ def explain(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: 
     try:
         what = f"{input.dtype} tensor of {tuple(input.shape)}"
         if input.layout is torch.strided and type(k) is type(dim) is int:
-            view = View.of(input, k, dim, largest, sorted)
+            view = View.of(input, k, dim, largest, sorted, stable)
     except RuntimeError:  # of tensors that are nested or have names
         what = f"{input.dtype} tensor"
     if view is None:

@@ -26,6 +26,9 @@ from autotopk.runtime.state import Runtime, default
 from autotopk.runtime.views import View
 from autotopk.torch_topk import torch_topk
 
+Fallback = Callable[..., Any]
+"""With the arguments and the result of torch.topk."""
+
 Attach = Callable[[Tensor, int, Any], Any]
 """From an input, a dimension and the result for its data to the result with derivatives."""
 
@@ -148,6 +151,7 @@ class Operation(Planner):
         of_answer: Finish | None = None,
         attach: Attach | None = None,
         longest: int | None = None,
+        stable: Fallback | None = None,
         runtime: Runtime = default,
     ) -> None:
         """Declare an operation.
@@ -159,6 +163,7 @@ class Operation(Planner):
             of_answer: its result, from that; by default what they write is the result.
             attach: its result with derivatives; by default torch.topk answers where any are asked for.
             longest: the longest dimension that its result can count; longer ones raise OverflowError.
+            stable: the lowest index comes first among equals; what stands for torch.topk then, with its arguments.
             runtime: whose winners, plans and failures count.
         """
         super().__init__(name, answer, longest, runtime)
@@ -166,6 +171,8 @@ class Operation(Planner):
         self._of_torch: Finish | None = None if of_pairs is torch.return_types.topk else of_pairs
         self._of_answer = of_pairs if answer == "pairs" else of_answer
         self.attach = attach
+        self._stable = stable is not None
+        self._torch_topk = stable or torch_topk
         self.operator: Callable[..., Any] | None = None
         """Of torch, with arguments and results as here; see `operators`."""
         self.ask = _asker(self._plans, runtime, attach is not None)
@@ -243,7 +250,7 @@ class Operation(Planner):
             if _is_tracing():  # then sizes are tensors, so that no key is ever found again
                 return self.of_torch(input, k, dim, largest, sorted, out)
             rows = input.detach()
-            plan = self._first(key, rows, View.of(rows, k, dim, largest, sorted))
+            plan = self._first(key, rows, View.of(rows, k, dim, largest, sorted, self._stable))
             if plan is None:
                 return self.of_torch(input, k, dim, largest, sorted, out)
         return self._run(plan, input, k, dim, largest, sorted, out, data)
@@ -297,10 +304,10 @@ class Operation(Planner):
         return is_fake(input) and input.is_cuda and not torch.onnx.is_in_onnx_export()  # others know torch.topk
 
     def of_torch(self, input: Tensor, k: int, dim: int, largest: bool, sorted: bool, out: Outputs | None = None) -> Any:
-        """The result by way of torch.topk."""
+        """The result by way of torch.topk, or of what stands for it."""
         if out is not None:
-            return torch_topk(input, k, dim, largest, sorted, out=out)
-        pairs = torch_topk(input, k, dim, largest, sorted)
+            return self._torch_topk(input, k, dim, largest, sorted, out=out)
+        pairs = self._torch_topk(input, k, dim, largest, sorted)
         size = input.shape[dim] if self._longest is not None and input.dim() and not _is_tracing() else 0
         if type(size) is int and size > (self._longest or 0):  # exporters have symbols in place of numbers
             raise OverflowError(f"dimension {dim} is {size} long, {self.name} counts to {self._longest}")

@@ -27,7 +27,7 @@ class View:
     """Rows are not evenly spaced or columns not adjacent: a contiguous copy is made first."""
 
     @classmethod
-    def of(cls, x: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> "View | None":
+    def of(cls, x: Tensor, k: int, dim: int, largest: bool, sorted: bool, stable: bool = False) -> "View | None":
         """None where the call must go to torch.topk: 0-d, empty, k = 0, bad arguments, other dtypes and devices."""
         dtype = str(x.dtype).removeprefix("torch.")
         if x.dim() == 0 or x.numel() == 0 or not -x.dim() <= dim < x.dim():
@@ -38,7 +38,8 @@ class View:
         *batch, cols = rows_last.shape
         rows = x.numel() // cols
         row_stride = even_row_stride(rows_last)
-        problem = Problem.contiguous(rows, cols, k, dtype, x.device.type, largest=largest, sorted=sorted)
+        device_type = x.device.type
+        problem = Problem.contiguous(rows, cols, k, dtype, device_type, largest=largest, sorted=sorted, stable=stable)
         if row_stride is not None:
             vector = vector_width(x.data_ptr(), row_stride, cols, x.element_size())
             layout = MemoryLayout(row_stride, vector=vector, aligned=x.data_ptr() % VECTOR_BYTES == 0)

@@ -9,7 +9,7 @@ from autotopk.candidate import Knob
 from autotopk.compilers.triton import TritonSource, reasons_unbuildable
 from autotopk.device import Device
 from autotopk.kernel import KernelSource
-from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, Problem, power_of_two
+from autotopk.problem import ANSWERS, DTYPE_BYTES, INTEGERS, VECTOR_BYTES, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._short_rows import MERGED_DTYPES, reasons_unlaunchable, reasons_unmerged
 from autotopk.strategy import Features, Strategy
@@ -95,13 +95,17 @@ class MaskedArgmaxKernel:
 
 
 class MaskedArgmax(Strategy):
-    """Exact and stable; its time grows with k, its registers with the row."""
+    """Exact, and stable but for -0, which it ranks below +0; its time grows with k, its registers with the row."""
 
     name = "masked_argmax"
     config_type = MaskedArgmaxConfig
     preference: ClassVar[int] = 10
     features = Features(
-        answers=frozenset(ANSWERS), device_types=frozenset({"cuda"}), capability=(8, 0), embeddable=True
+        answers=frozenset(ANSWERS),
+        device_types=frozenset({"cuda"}),
+        capability=(8, 0),
+        stable=INTEGERS,
+        embeddable=True,
     )
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:

@@ -11,7 +11,7 @@ from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
 from autotopk.kernel import ParameterKind
-from autotopk.problem import ANSWERS, DTYPE_BYTES, Problem, power_of_two
+from autotopk.problem import ANSWERS, DTYPE_BYTES, INTEGERS, Problem, power_of_two
 from autotopk.program import MAX_SCRATCH_BYTES, Extent, KernelProgram, Launch, Scratch
 from autotopk.strategy import Features, Strategy, check_knobs
 
@@ -88,12 +88,14 @@ class SplitRadixConfig:
 
 
 class SplitRadix(Strategy):
-    """Exact, and the same on every run: of equal values, those of the lowest columns."""
+    """Exact, and the same on every run: of equal keys, those of the lowest columns; -0 has a key below +0."""
 
     name = "split_radix"
     config_type = SplitRadixConfig
     preference: ClassVar[int] = 25
-    features = Features(answers=frozenset(ANSWERS), device_types=frozenset({"cuda"}), capability=(8, 0))
+    features = Features(
+        answers=frozenset(ANSWERS), device_types=frozenset({"cuda"}), capability=(8, 0), stable=INTEGERS
+    )
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs shared memory for twice k."""

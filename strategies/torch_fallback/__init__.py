@@ -1,4 +1,7 @@
-"""PyTorch's own operators: torch.topk, a full sort, or topk of chunks and then of the survivors; routing by topk."""
+"""PyTorch's own operators: torch.topk, a full sort, or topk of chunks and then of the survivors.
+
+Routing is done around a topk, and what is to be stable by one of ranks, or a sort.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,10 +12,11 @@ from torch import Tensor
 
 from autotopk.candidate import Knob
 from autotopk.device import Device
-from autotopk.problem import WEIGHTS, Problem
+from autotopk.problem import DTYPE_BYTES, WEIGHTS, Problem
 from autotopk.program import HostProgram
 from autotopk.strategies.torch_fallback.chunked import chunked_topk, sort_topk, torch_topk
 from autotopk.strategies.torch_fallback.routed import route
+from autotopk.strategies.torch_fallback.stable import stable_topk
 from autotopk.strategy import Features, Strategy
 
 CHUNKS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
@@ -40,7 +44,7 @@ class TorchFallback(Strategy):
     name = "torch_fallback"
     config_type = TorchConfig
     preference: ClassVar[int] = -1000
-    features = Features(answers=frozenset({"pairs", *WEIGHTS}), embeddable=True)
+    features = Features(answers=frozenset({"pairs", *WEIGHTS}), stable=frozenset(DTYPE_BYTES), embeddable=True)
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Never unsupported."""
@@ -51,7 +55,7 @@ class TorchFallback(Strategy):
 
         torch.sort on CUDA puts NaNs whose sign bit is set below everything in some of its kernels, torch.topk above.
         """
-        if problem.routing is not None:
+        if problem.routing is not None or problem.stable:
             return [TorchConfig("topk")]
         chunked = [TorchConfig("chunked", chunk) for chunk in CHUNKS if 2 * problem.k <= chunk <= problem.cols // 2]
         sorts = device.type == "cpu" or "float" not in problem.dtype
@@ -66,7 +70,7 @@ class TorchFallback(Strategy):
 
     def valid(self, config: TorchConfig, problem: Problem, device: Device) -> bool:
         """Chunks that discard something, and the operators of the shortlist."""
-        if problem.routing is None and config.method == "chunked":
+        if problem.routing is None and not problem.stable and config.method == "chunked":
             return 2 * problem.k <= config.chunk <= problem.cols // 2
         return config in self.shortlist(problem, device)
 
@@ -79,7 +83,7 @@ class TorchFallback(Strategy):
         if problem.routing is not None:
             return HostProgram(partial(route, k=problem.k, routing=problem.routing), is_torch_topk=True)
         runs: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
-            "topk": torch_topk,
+            "topk": stable_topk if problem.stable else torch_topk,
             "sort": sort_topk,
             "chunked": partial(chunked_topk, chunk=config.chunk),
         }

@@ -13,7 +13,7 @@ from autotopk import registry
 from autotopk.device import H100
 from autotopk.oracle import inputs
 from autotopk.oracle.reference import problems_with
-from autotopk.problem import ANSWERS, MemoryLayout, Problem
+from autotopk.problem import ANSWERS, INTEGERS, MemoryLayout, Problem
 from autotopk.program import KernelProgram
 from autotopk.runtime.launch import arguments
 from autotopk.strategies import lane_merge as lanes
@@ -53,6 +53,19 @@ def test_int32_indices_alone(name: str, dtype: str, values: str) -> None:
     untouched, indices = run(strategy, config, replace(problem, answer="indices"), x)
     assert indices.tolist() == expected.tolist()
     assert not untouched.any()
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("dtype", sorted(INTEGERS))
+def test_integers_are_stable(dtype: str, largest: bool) -> None:
+    """As masked_argmax declares of them; of floats -0 has a key of its own."""
+    strategy, problem = registry.get("masked_argmax"), Problem.contiguous(3, 72, 9, dtype, largest=largest)
+    assert strategy.features.stable == INTEGERS
+    config = strategy.shortlist(problem, H100)[0]
+    for name in ("ties", "ten_values", "all_equal", "extremes"):
+        x = inputs.make(name, 3, 72, 9, getattr(torch, dtype), "cpu")
+        _, indices = run(strategy, config, problem, x)
+        assert torch.equal(indices, x.sort(dim=1, descending=largest, stable=True).indices[:, :9]), name
 
 
 @pytest.mark.parametrize("largest", [True, False])

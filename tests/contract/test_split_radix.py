@@ -15,7 +15,7 @@ from autotopk import registry
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import H100, Device
 from autotopk.oracle import inputs
-from autotopk.problem import ANSWERS, DTYPE_BYTES, Problem
+from autotopk.problem import ANSWERS, DTYPE_BYTES, INTEGERS, Problem
 from autotopk.program import MAX_SCRATCH_BYTES, KernelProgram
 from autotopk.strategies.split_radix import MAX_COLS, MIN_COLS, SplitRadixConfig
 from tests.contract.cases import LAYOUTS, ORDERS, Case
@@ -102,6 +102,20 @@ def test_of_equal_values_the_first_are_chosen_on_every_run(kind: Kind, name: str
     for seed in range(6):
         _, indices = answer(sequences, registry.get("split_radix"), kind.config, case, x, seed=seed)
         assert torch.equal(indices, expected)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.dtype in INTEGERS], ids=str)
+def test_integers_are_stable(kind: Kind, largest: bool, sequences: Sequences) -> None:
+    """As the family declares of them, in any order that is asked for; of floats -0 has a key of its own."""
+    strategy = registry.get("split_radix")
+    assert strategy.features.stable == INTEGERS
+    for seed, name in enumerate(("ties", "ten_values", "all_equal", "extremes", "all_but_k_minus_1_equal")):
+        case = Case(2, 2500, 30, kind.dtype, name, largest, sorted=seed % 2 == 0)
+        x = case.input("cpu")
+        expected = x.sort(dim=1, descending=largest, stable=True).indices[:, :30]
+        _, indices = answer(sequences, strategy, kind.config, case, x, seed=seed)
+        assert torch.equal(indices, expected), case
 
 
 @pytest.mark.parametrize("blocks", [1, 3])

@@ -15,7 +15,7 @@ pytestmark = [unwarned, pytest.mark.usefixtures("backend")]
 
 
 def test_signature() -> None:
-    """As torch.topk's; `input` and `k` have defaults because the input may come by another name."""
+    """As torch.topk's, and `stable`; `input` and `k` have defaults because the input may come by another name."""
     parameters = inspect.signature(autotopk.topk).parameters
     assert [(name, parameter.default) for name, parameter in parameters.items()] == [
         ("input", None),
@@ -24,6 +24,7 @@ def test_signature() -> None:
         ("largest", True),
         ("sorted", True),
         ("out", None),
+        ("stable", False),
         ("aliases", inspect.Parameter.empty),
     ]
     assert parameters["out"].kind is inspect.Parameter.KEYWORD_ONLY
@@ -89,7 +90,7 @@ ASKED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "input by two names": ((), {"input": X, "x": X, "k": 2}),
     "input by position and by name": ((X, 2), {"x": X}),
     "dim by two names": ((X, 2), {"dim": 1, "axis": 1}),
-    "unknown name": ((X, 2), {"stable": True}),
+    "unknown name": ((X, 2), {"unstable": True}),
     "a name of another operator": ((X, 2), {"keepdims": True}),
 }
 
