@@ -1,0 +1,130 @@
+// Stable sorting of a row's entries from the lowest digit on, the largest first: equal keys stay in order of columns.
+#pragma once
+#include "select.cuh"
+
+constexpr unsigned SORT_BINS = 256;
+
+// k entries (key, column) of a row. Those of narrow keys are of 8 bytes, as an index is, so that the answer's indices
+// have room for them; wide keys lie apart from their columns.
+#if ELEMENT_BYTES == 8
+struct Entries {
+  Key* keys;
+  unsigned* columns;
+  __device__ __forceinline__ Key key(unsigned i) const { return keys[i]; }
+  __device__ __forceinline__ unsigned column(unsigned i) const { return columns[i]; }
+  __device__ __forceinline__ void put(unsigned i, Key key, unsigned column) const {
+    keys[i] = key, columns[i] = column;
+  }
+};
+__device__ __forceinline__ Entries entries_at(void* keys, void* columns, unsigned long long first,
+                                              unsigned long long column) {
+  return {static_cast<Key*>(keys) + first, static_cast<unsigned*>(columns) + column};
+}
+#else
+struct Entries {
+  uint2* both;
+  __device__ __forceinline__ Key key(unsigned i) const { return both[i].x; }
+  __device__ __forceinline__ unsigned column(unsigned i) const { return both[i].y; }
+  __device__ __forceinline__ void put(unsigned i, Key key, unsigned column) const { both[i] = make_uint2(key, column); }
+};
+__device__ __forceinline__ Entries entries_at(void* both, void*, unsigned long long first, unsigned long long) {
+  return {static_cast<uint2*>(both) + first};
+}
+#endif
+
+// A block's part of a row's entries, of which each warp has a share.
+struct Span {
+  unsigned begin, end;
+};
+
+__device__ __forceinline__ Span span_of(unsigned size, unsigned number, unsigned parts) {
+  unsigned each = ((size + 31) / 32 + parts - 1) / parts * 32;
+  unsigned begin = unsigned(min((unsigned long long)number * each, (unsigned long long)size));
+  return {begin, unsigned(min((unsigned long long)begin + each, (unsigned long long)size))};
+}
+
+__device__ __forceinline__ Span warp_span(Span block) {
+  Span own = span_of(block.end - block.begin, warp_of(), WARPS);
+  return {block.begin + own.begin, block.begin + own.end};
+}
+
+// The bin of digit number `pass` of a key, the largest digit first.
+__device__ __forceinline__ unsigned bin_of(Key key, unsigned pass) {
+  return ~unsigned(key >> (8 * pass)) & (SORT_BINS - 1);
+}
+
+// Count the digits of a block's entries, of every warp apart: bins[WARPS][SORT_BINS]. Ends with a barrier.
+__device__ __forceinline__ void count_digits(const Entries& entries, Span block, unsigned pass, unsigned* bins) {
+  for (unsigned i = threadIdx.x; i < WARPS * SORT_BINS; i += THREADS) bins[i] = 0;
+  __syncthreads();
+  unsigned* own = bins + warp_of() * SORT_BINS;
+  const Span span = warp_span(block);
+#pragma unroll 4
+  for (unsigned i = span.begin + lane_of(); i < span.end; i += 32) atomicAdd(&own[bin_of(entries.key(i), pass)], 1u);
+  __syncthreads();
+}
+
+// Write how many of a block's entries are in each bin, for the blocks after it: table[SORT_BINS].
+__device__ __forceinline__ void write_digits(const unsigned* bins, unsigned* table) {
+  for (unsigned bin = threadIdx.x; bin < SORT_BINS; bin += THREADS) {
+    unsigned sum = 0;
+    for (unsigned warp = 0; warp < WARPS; warp++) sum += bins[warp * SORT_BINS + bin];
+    table[bin] = sum;
+  }
+}
+
+// Turn the counts of every warp into the places of its entries: those of lower bins, then of earlier parts, then of
+// earlier warps come before. `tables` are those of all parts; null where there is one part. `totals` is room for
+// SORT_BINS numbers. Ends with a barrier.
+__device__ __forceinline__ void place_digits(unsigned* bins, const unsigned* tables, unsigned number, unsigned parts,
+                                             unsigned* totals) {
+  for (unsigned bin = threadIdx.x; bin < SORT_BINS; bin += THREADS) {
+    unsigned before = 0, all = 0;
+    if (tables) {
+#pragma unroll 8
+      for (unsigned part = 0; part < parts; part++) {
+        unsigned count = tables[(unsigned long long)part * SORT_BINS + bin];
+        all += count;
+        if (part < number) before += count;
+      }
+    }
+    for (unsigned warp = 0; warp < WARPS; warp++) {
+      unsigned count = bins[warp * SORT_BINS + bin];
+      bins[warp * SORT_BINS + bin] = before;
+      before += count;
+    }
+    totals[bin] = tables ? all : before;
+  }
+  __syncthreads();
+  if (warp_of() == 0) {
+    unsigned before = 0;
+    for (unsigned base = 0; base < SORT_BINS; base += 32) {
+      unsigned count = totals[base + lane_of()], upto = scan_lanes(count);
+      totals[base + lane_of()] = before + upto - count;
+      before += __shfl_sync(~0u, upto, 31);
+    }
+  }
+  __syncthreads();
+  for (unsigned i = threadIdx.x; i < WARPS * SORT_BINS; i += THREADS) bins[i] += totals[i % SORT_BINS];
+  __syncthreads();
+}
+
+// Call `put(place, key, column)` for all entries of a block, from their places on. No warp needs another.
+template <class Put>
+__device__ __forceinline__ void scatter(const Entries& entries, Span block, unsigned pass, unsigned* bins, Put put) {
+  unsigned* places = bins + warp_of() * SORT_BINS;
+  const Span span = warp_span(block);
+#pragma unroll 2
+  for (unsigned base = span.begin; base < span.end; base += 32) {
+    const unsigned i = base + lane_of();
+    const bool has = i < span.end;
+    const Key key = has ? entries.key(i) : Key(0);
+    const unsigned column = has ? entries.column(i) : 0, bin = has ? bin_of(key, pass) : SORT_BINS;
+    const unsigned peers = __match_any_sync(~0u, bin), rank = __popc(peers & ((1u << lane_of()) - 1));
+    const unsigned place = has ? places[bin] + rank : 0;
+    __syncwarp();
+    if (has && rank == 0) places[bin] += __popc(peers);
+    __syncwarp();
+    if (has) put(place, key, column);
+  }
+}
