@@ -5,7 +5,7 @@
 #include "keys.cuh"
 
 constexpr unsigned WARPS = THREADS / 32;
-constexpr unsigned LOADS = 4;  // that a thread has in flight, of 16 bytes
+constexpr unsigned LOADS = ELEMENT_BYTES == 1 ? 1 : 2;  // that a thread has in flight, of 16 bytes
 
 __device__ __forceinline__ unsigned lane_of() { return threadIdx.x % 32; }
 __device__ __forceinline__ unsigned warp_of() { return threadIdx.x / 32; }

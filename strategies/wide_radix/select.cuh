@@ -10,34 +10,38 @@ constexpr unsigned COPIES = 4;  // of the bins of a block: neighbouring lanes do
 
 // What is known of a row's k-th key; all zero when the row begins.
 struct Bound {
-  unsigned long long prefix;  // its upper `found` bits
+  unsigned long long bits;  // its upper `found` bits, where they are in a key
   unsigned found;
-  unsigned above;             // keys whose upper bits are larger
-  unsigned all;               // whether all keys that begin as the prefix are chosen: no more bits are needed
-  unsigned arrived;           // blocks of the row that have counted
+  unsigned above;           // keys whose upper bits are larger
+  unsigned all;             // whether all keys of these upper bits are chosen: no more of them are needed
+  unsigned arrived;         // blocks of the row that have counted
 };
+
+// How keys are compared with a bound: by upper bits alone.
+struct Prefix {
+  Key bits, mask;
+};
+
+__device__ __forceinline__ Prefix prefix_of(const Bound& bound) {
+  return {Key(bound.bits), bound.found ? ONES << (KEY_BITS - bound.found) & ONES : Key(0)};
+}
 
 // Of a share: keys that begin larger than the prefix, and with it.
 struct Tally {
   unsigned above, equal;
 };
 
-__device__ __forceinline__ unsigned long long upper(Key key, unsigned found) {
-  return found ? (unsigned long long)key >> (KEY_BITS - found) : 0;
-}
-
 __device__ __forceinline__ unsigned digit_width(const Bound& bound) { return min(DIGIT_BITS, KEY_BITS - bound.found); }
 
 // Count the next digit of the keys of a share that begin as the prefix.
 __device__ __forceinline__ void count_share(const Share& share, Order order, const Bound& bound, unsigned* bins) {
   const unsigned shift = KEY_BITS - bound.found - digit_width(bound), mask = (1u << digit_width(bound)) - 1;
-  const unsigned found = bound.found;
-  const unsigned long long prefix = bound.prefix;
+  const Prefix prefix = prefix_of(bound);
   read_share(share, [&](uint4 bits, unsigned, unsigned valid) {
 #pragma unroll
     for (int e = 0; e < VECTOR; e++) {
       Key key = key_of(element(bits, e), order);
-      if (valid >> e & 1 && upper(key, found) == prefix)
+      if (valid >> e & 1 && (key & prefix.mask) == prefix.bits)
         atomicAdd(&bins[(unsigned(key >> shift) & mask) * COPIES + lane_of() % COPIES], 1u);
     }
   });
@@ -71,8 +75,8 @@ __device__ __forceinline__ void take_digit(Bound& bound, const unsigned* bins, u
     __syncwarp();
     if (lane_of() == 0) {
       const unsigned width = digit_width(bound);
-      bound.prefix = bound.prefix << width | digit;
       bound.found += width;
+      bound.bits |= (unsigned long long)digit << (KEY_BITS - bound.found);
       bound.above += wanted - rank;
       bound.all = count == rank || bound.found == KEY_BITS;
       bound.arrived = 0;
@@ -82,25 +86,23 @@ __device__ __forceinline__ void take_digit(Bound& bound, const unsigned* bins, u
 }
 
 // Bits of the elements of a load that begin larger than the prefix, and with it.
-__device__ __forceinline__ Tally compare(uint4 bits, unsigned valid, Order order, unsigned long long prefix,
-                                         unsigned found) {
+__device__ __forceinline__ Tally compare(uint4 bits, unsigned valid, Order order, Prefix prefix) {
   Tally votes = {0, 0};
 #pragma unroll
   for (int e = 0; e < VECTOR; e++) {
-    unsigned long long start = upper(key_of(element(bits, e), order), found);
-    votes.above |= unsigned(start > prefix) << e;
-    votes.equal |= unsigned(start == prefix) << e;
+    Key upper = key_of(element(bits, e), order) & prefix.mask;
+    votes.above |= unsigned(upper > prefix.bits) << e;
+    votes.equal |= unsigned(upper == prefix.bits) << e;
   }
   return {votes.above & valid, votes.equal & valid};
 }
 
 // The same for all lanes.
 __device__ __forceinline__ Tally tally_share(const Share& share, Order order, const Bound& bound) {
-  const unsigned long long prefix = bound.prefix;
-  const unsigned found = bound.found;
+  const Prefix prefix = prefix_of(bound);
   Tally sum = {0, 0};
   read_share(share, [&](uint4 bits, unsigned, unsigned valid) {
-    Tally votes = compare(bits, valid, order, prefix, found);
+    Tally votes = compare(bits, valid, order, prefix);
     sum.above += __popc(votes.above), sum.equal += __popc(votes.equal);
   });
   return {__reduce_add_sync(~0u, sum.above), __reduce_add_sync(~0u, sum.equal)};
@@ -111,15 +113,15 @@ __device__ __forceinline__ Tally tally_share(const Share& share, Order order, co
 template <class Put>
 __device__ __forceinline__ void place_share(const Share& share, Order order, const Bound& bound, Tally before,
                                             unsigned k, Put put) {
-  const unsigned long long prefix = bound.prefix;
-  const unsigned found = bound.found, room = k - bound.above;
+  const Prefix prefix = prefix_of(bound);
+  const unsigned room = k - bound.above;
   read_share(share, [&](uint4 bits, unsigned column, unsigned valid) {
-    Tally votes = compare(bits, valid, order, prefix, found);
+    Tally votes = compare(bits, valid, order, prefix);
     if (!__any_sync(~0u, votes.above | votes.equal)) return;
     const unsigned counts = __popc(votes.above) << 16 | __popc(votes.equal);  // at most 512 of each in a warp
     const unsigned upto = scan_lanes(counts), own = upto - counts, all = __shfl_sync(~0u, upto, 31);
     unsigned above = before.above + (own >> 16), equal = before.equal + (own & 0xFFFF);
-#pragma unroll
+#pragma unroll 4
     for (int e = 0; e < VECTOR; e++) {
       bool larger = votes.above >> e & 1, same = votes.equal >> e & 1;
       if (larger || (same && equal < room)) put(above + min(equal, room), element(bits, e), column + e);
