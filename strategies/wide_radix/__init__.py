@@ -30,7 +30,7 @@ LADDER = ("float32", "float16", "float64", "int64", "int32", "int16", "int8")
 DIGIT_BITS, BINS = 11, 1 << 11
 """Of a digit of selection."""
 
-SORT_BINS = 256
+SORT_BINS, GROUP_PARTS = 256, 16
 BOUND_BYTES, STATE_BYTES, TALLY_BYTES = 24, 16, 8
 """Of the records in scratch memory."""
 
@@ -118,7 +118,7 @@ class WideRadix(Strategy):
         source = _source(KINDS.get(problem.dtype, problem.dtype), config.threads)
         if not config.split:
             entries = Extent(config.blocks * _entry_bytes(problem), (("k", 1),))
-            names = ("state", "bounds", "counts", "tallies", "tables")
+            names = ("state", "bounds", "counts", "tallies", "tables", "sums")
             none = tuple(Scratch(name, Extent(0)) for name in names)
             return KernelProgram((Launch(source, (Extent(config.blocks),)),), (Scratch("entries", entries), *none))
         selecting, sorting = _steps(problem)
@@ -133,6 +133,7 @@ class WideRadix(Strategy):
                 Scratch("counts", Extent(4 * BINS, rows), zeroed=True),
                 Scratch("tallies", Extent(config.blocks * config.threads // 32 * TALLY_BYTES, rows)),
                 Scratch("tables", Extent(parts * 4 * SORT_BINS, rows)),
+                Scratch("sums", Extent(_groups(config) * 8 * SORT_BINS, rows)),
             ),
         )
 
@@ -141,8 +142,9 @@ def scratch_bytes(config: WideRadixConfig, problem: Problem) -> int:
     """Bytes of entries, and where rows are split, of what their blocks tell one another."""
     if not config.split:
         return config.blocks * problem.k * _entry_bytes(problem)
-    own = config.blocks * config.threads // 32 * TALLY_BYTES + _sort_parts(config, problem) * 4 * SORT_BINS
-    return STATE_BYTES + problem.rows * (problem.k * _entry_bytes(problem) + BOUND_BYTES + 4 * BINS + own)
+    tables = (_sort_parts(config, problem) + 2 * _groups(config)) * 4 * SORT_BINS
+    own = BOUND_BYTES + 4 * BINS + config.blocks * config.threads // 32 * TALLY_BYTES + tables
+    return STATE_BYTES + problem.rows * (problem.k * _entry_bytes(problem) + own)
 
 
 def _entry_bytes(problem: Problem) -> int:
@@ -162,6 +164,10 @@ def _sort_parts(config: WideRadixConfig, problem: Problem) -> int:
     return max(1, min(config.blocks, problem.k // SORT_PART))
 
 
+def _groups(config: WideRadixConfig) -> int:
+    return -(-config.blocks // GROUP_PARTS)
+
+
 def _split(blocks: int) -> WideRadixConfig:
     return WideRadixConfig(LADDER_THREADS, min(blocks, MAX_BLOCKS), True)
 
@@ -171,7 +177,7 @@ def _whole(blocks: int) -> WideRadixConfig:
 
 
 def _source(kind: str, threads: int) -> CudaSource:
-    pointers = ("x", "entries", "state", "bounds", "counts", "tallies", "tables", "values", "indices")
+    pointers = ("x", "entries", "state", "bounds", "counts", "tallies", "tables", "sums", "values", "indices")
     numbers = ("rows", "cols", "k", "smallest", "signed", "infinity", "sorted")
     kinds: dict[str, ParameterKind] = {
         **dict.fromkeys(pointers, "pointer"),

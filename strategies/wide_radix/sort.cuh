@@ -3,6 +3,7 @@
 #include "select.cuh"
 
 constexpr unsigned SORT_BINS = 256;
+constexpr unsigned GROUP_PARTS = 16;  // parts whose counts are also summed, for those far behind them
 
 // k entries (key, column) of a row. Those of narrow keys are of 8 bytes, as an index is, so that the answer's indices
 // have room for them; wide keys lie apart from their columns.
@@ -64,36 +65,66 @@ __device__ __forceinline__ void count_digits(const Entries& entries, Span block,
   __syncthreads();
 }
 
-// Write how many of a block's entries are in each bin, for the blocks after it: table[SORT_BINS].
-__device__ __forceinline__ void write_digits(const unsigned* bins, unsigned* table) {
+// What the parts of a row tell one another of a pass: counts of every part, and their sums over groups of parts. Sums of
+// even and of odd passes take turns, so that one can be cleared while the other is read.
+struct Tables {
+  unsigned* parts;                // [parts][SORT_BINS]; null where the row has one part
+  unsigned* sums;                 // [parts / GROUP_PARTS][stride], of which [2][SORT_BINS] are the row's
+  unsigned long long stride;
+
+  __device__ __forceinline__ unsigned& sum(unsigned group, unsigned pass, unsigned bin) const {
+    return sums[group * stride + pass % 2 * SORT_BINS + bin];
+  }
+
+  // By all blocks of a row.
+  __device__ __forceinline__ void clear(unsigned pass, unsigned number, unsigned count) const {
+    for (unsigned group = number; group * GROUP_PARTS < count; group += count)
+      for (unsigned bin = threadIdx.x; bin < SORT_BINS; bin += THREADS) sum(group, pass, bin) = 0;
+  }
+
+  // How many entries with a digit are in the parts before one, and in all.
+  __device__ __forceinline__ unsigned before(unsigned pass, unsigned number, unsigned count, unsigned bin,
+                                             unsigned& all) const {
+    const unsigned own = number / GROUP_PARTS;
+    unsigned found = 0;
+    all = 0;
+#pragma unroll 4
+    for (unsigned group = 0; group * GROUP_PARTS < count; group++) {
+      unsigned entries = sum(group, pass, bin);
+      all += entries;
+      if (group < own) found += entries;
+    }
+#pragma unroll 4
+    for (unsigned part = own * GROUP_PARTS; part < number; part++)
+      found += parts[(unsigned long long)part * SORT_BINS + bin];
+    return found;
+  }
+};
+
+// Write how many of a block's entries are in each bin, for the blocks after it.
+__device__ __forceinline__ void write_digits(const unsigned* bins, const Tables& tables, unsigned pass,
+                                             unsigned number) {
   for (unsigned bin = threadIdx.x; bin < SORT_BINS; bin += THREADS) {
     unsigned sum = 0;
     for (unsigned warp = 0; warp < WARPS; warp++) sum += bins[warp * SORT_BINS + bin];
-    table[bin] = sum;
+    tables.parts[(unsigned long long)number * SORT_BINS + bin] = sum;
+    if (sum) atomicAdd(&tables.sum(number / GROUP_PARTS, pass, bin), sum);
   }
 }
 
 // Turn the counts of every warp into the places of its entries: those of lower bins, then of earlier parts, then of
-// earlier warps come before. `tables` are those of all parts; null where there is one part. `totals` is room for
-// SORT_BINS numbers. Ends with a barrier.
-__device__ __forceinline__ void place_digits(unsigned* bins, const unsigned* tables, unsigned number, unsigned parts,
-                                             unsigned* totals) {
+// earlier warps come before. `totals` is room for SORT_BINS numbers. Ends with a barrier.
+__device__ __forceinline__ void place_digits(unsigned* bins, const Tables& tables, unsigned pass, unsigned number,
+                                             unsigned count, unsigned* totals) {
   for (unsigned bin = threadIdx.x; bin < SORT_BINS; bin += THREADS) {
     unsigned before = 0, all = 0;
-    if (tables) {
-#pragma unroll 8
-      for (unsigned part = 0; part < parts; part++) {
-        unsigned count = tables[(unsigned long long)part * SORT_BINS + bin];
-        all += count;
-        if (part < number) before += count;
-      }
-    }
+    if (tables.parts) before = tables.before(pass, number, count, bin, all);
     for (unsigned warp = 0; warp < WARPS; warp++) {
-      unsigned count = bins[warp * SORT_BINS + bin];
+      unsigned own = bins[warp * SORT_BINS + bin];
       bins[warp * SORT_BINS + bin] = before;
-      before += count;
+      before += own;
     }
-    totals[bin] = tables ? all : before;
+    totals[bin] = tables.parts ? all : before;
   }
   __syncthreads();
   if (warp_of() == 0) {

@@ -50,10 +50,10 @@ struct Work {
   unsigned long long number;        // of the row
   unsigned part, parts;
   Entries entries, others;          // by turns the source of a pass of sorting
-  Bound* bound;                     // of the row; these three are null where the block has it to itself
+  Bound* bound;                     // of the row; this and the next two are null where the block has it to itself
   unsigned* counts;                 // [BINS], zero
   Tally* tallies;                   // [parts * WARPS]
-  unsigned* tables;                 // [parts][SORT_BINS]
+  Tables tables;
 };
 
 // Shared memory.
@@ -138,6 +138,7 @@ __device__ __forceinline__ void place_step(Memory& memory, const Work& work, boo
   const Share share = find_share(work.row, work.part * WARPS + warp_of(), work.parts * WARPS);
   Tally before = {0, share.first ? share.first * VECTOR - share.skew : 0};  // where all are chosen
   if (k < work.row.cols) before = tally_before(memory, work);
+  if (sorts && work.tables.parts) work.tables.clear(0, work.part, work.parts);
   const Entries entries = ELEMENT_BYTES % 2 ? work.entries : work.others;  // the source of the first pass
   place_share(share, work.row.order, memory.bound, before, k, [&](unsigned place, Element bits, unsigned column) {
     if (sorts) entries.put(place, key_of(bits, work.row.order), column);
@@ -149,7 +150,7 @@ __device__ __forceinline__ void place_step(Memory& memory, const Work& work, boo
 __device__ __forceinline__ void digits_step(Memory& memory, const Work& work, unsigned pass) {
   const bool even = (ELEMENT_BYTES - 1 - pass) % 2 == 0;
   count_digits(even ? work.entries : work.others, span_of(work.answer.k, work.part, work.parts), pass, memory.bins);
-  if (work.tables) write_digits(memory.bins, work.tables + work.part * SORT_BINS);
+  if (work.tables.parts) write_digits(memory.bins, work.tables, pass, work.part);
 }
 
 // One pass of sorting, the last one into the answer.
@@ -157,8 +158,11 @@ __device__ __forceinline__ void scatter_step(Memory& memory, const Work& work, u
   const bool even = (ELEMENT_BYTES - 1 - pass) % 2 == 0, last = pass == ELEMENT_BYTES - 1;
   const Entries from = even ? work.entries : work.others, to = even ? work.others : work.entries;
   const Span span = span_of(work.answer.k, work.part, work.parts);
-  if (work.tables) count_digits(from, span, pass, memory.bins);
-  place_digits(memory.bins, work.tables, work.part, work.parts, memory.totals);
+  if (work.tables.parts) {
+    count_digits(from, span, pass, memory.bins);
+    work.tables.clear(pass + 1, work.part, work.parts);
+  }
+  place_digits(memory.bins, work.tables, pass, work.part, work.parts, memory.totals);
   scatter(from, span, pass, memory.bins, [&](unsigned place, Key key, unsigned column) {
     if (last) work.answer.put_key(work.number * work.answer.k + place, key, column, work.row);
     else to.put(place, key, column);
@@ -182,8 +186,8 @@ __device__ __forceinline__ void take_step(Memory& memory, const Work& work, Step
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     KERNEL(const Element* __restrict__ x, void* entries, State* state, Bound* bounds, unsigned* counts, Tally* tallies,
-           unsigned* tables, Element* values, void* indices, long long row_stride, int rows, int cols, int k,
-           int smallest, int is_signed, int infinity, int sorted) {
+           unsigned* tables, unsigned* sums, Element* values, void* indices, long long row_stride, int rows, int cols,
+           int k, int smallest, int is_signed, int infinity, int sorted) {
   __shared__ __align__(16) Memory memory;
   const Steps steps = {unsigned(k) < unsigned(cols) ? COUNTS + 1 : 0, sorted ? 2u * ELEMENT_BYTES : 0};
   const unsigned parts = state ? gridDim.x / rows : 1, slots = state ? rows : gridDim.x;
@@ -207,7 +211,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
           state ? bounds + row : nullptr,
           state ? counts + (unsigned long long)row * BINS : nullptr,
           state ? tallies + (unsigned long long)row * parts * WARPS : nullptr,
-          state ? tables + (unsigned long long)row * parts * SORT_BINS : nullptr,
+          {state ? tables + (unsigned long long)row * parts * SORT_BINS : nullptr,
+           state ? sums + 2ull * row * SORT_BINS : nullptr, 2ull * rows * SORT_BINS},
       };
     if (threadIdx.x == 0) memory.bound = state ? bounds[row] : Bound{0, 0, 0, 0, 0};
     __syncthreads();
