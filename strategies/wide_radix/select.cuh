@@ -121,7 +121,7 @@ __device__ __forceinline__ void place_share(const Share& share, Order order, con
     const unsigned counts = __popc(votes.above) << 16 | __popc(votes.equal);  // at most 512 of each in a warp
     const unsigned upto = scan_lanes(counts), own = upto - counts, all = __shfl_sync(~0u, upto, 31);
     unsigned above = before.above + (own >> 16), equal = before.equal + (own & 0xFFFF);
-#pragma unroll 4
+#pragma unroll 2
     for (int e = 0; e < VECTOR; e++) {
       bool larger = votes.above >> e & 1, same = votes.equal >> e & 1;
       if (larger || (same && equal < room)) put(above + min(equal, room), element(bits, e), column + e);

@@ -49,6 +49,26 @@ __device__ __forceinline__ Span warp_span(Span block) {
   return {block.begin + own.begin, block.begin + own.end};
 }
 
+// Call `use(has, key, column)` for a warp's share of a block's entries in their order, all lanes at once.
+template <class Use>
+__device__ __forceinline__ void read_entries(const Entries& entries, Span block, Use use) {
+  constexpr unsigned BATCH = 4;  // loads that a thread has in flight
+  const Span span = warp_span(block);
+#pragma unroll 1
+  for (unsigned base = span.begin + lane_of(); base - lane_of() < span.end; base += 32 * BATCH) {
+    Key keys[BATCH];
+    unsigned columns[BATCH];
+#pragma unroll
+    for (unsigned i = 0; i < BATCH; i++) {
+      const bool has = base + 32 * i < span.end;
+      keys[i] = has ? entries.key(base + 32 * i) : Key(0);
+      columns[i] = has ? entries.column(base + 32 * i) : 0;
+    }
+#pragma unroll
+    for (unsigned i = 0; i < BATCH; i++) use(base + 32 * i < span.end, keys[i], columns[i]);
+  }
+}
+
 // The bin of digit number `pass` of a key, the largest digit first.
 __device__ __forceinline__ unsigned bin_of(Key key, unsigned pass) {
   return ~unsigned(key >> (8 * pass)) & (SORT_BINS - 1);
@@ -59,9 +79,9 @@ __device__ __forceinline__ void count_digits(const Entries& entries, Span block,
   for (unsigned i = threadIdx.x; i < WARPS * SORT_BINS; i += THREADS) bins[i] = 0;
   __syncthreads();
   unsigned* own = bins + warp_of() * SORT_BINS;
-  const Span span = warp_span(block);
-#pragma unroll 4
-  for (unsigned i = span.begin + lane_of(); i < span.end; i += 32) atomicAdd(&own[bin_of(entries.key(i), pass)], 1u);
+  read_entries(entries, block, [&](bool has, Key key, unsigned) {
+    if (has) atomicAdd(&own[bin_of(key, pass)], 1u);
+  });
   __syncthreads();
 }
 
@@ -88,13 +108,13 @@ struct Tables {
     const unsigned own = number / GROUP_PARTS;
     unsigned found = 0;
     all = 0;
-#pragma unroll 4
+#pragma unroll 2
     for (unsigned group = 0; group * GROUP_PARTS < count; group++) {
       unsigned entries = sum(group, pass, bin);
       all += entries;
       if (group < own) found += entries;
     }
-#pragma unroll 4
+#pragma unroll 2
     for (unsigned part = own * GROUP_PARTS; part < number; part++)
       found += parts[(unsigned long long)part * SORT_BINS + bin];
     return found;
@@ -144,18 +164,12 @@ __device__ __forceinline__ void place_digits(unsigned* bins, const Tables& table
 template <class Put>
 __device__ __forceinline__ void scatter(const Entries& entries, Span block, unsigned pass, unsigned* bins, Put put) {
   unsigned* places = bins + warp_of() * SORT_BINS;
-  const Span span = warp_span(block);
-#pragma unroll 2
-  for (unsigned base = span.begin; base < span.end; base += 32) {
-    const unsigned i = base + lane_of();
-    const bool has = i < span.end;
-    const Key key = has ? entries.key(i) : Key(0);
-    const unsigned column = has ? entries.column(i) : 0, bin = has ? bin_of(key, pass) : SORT_BINS;
-    const unsigned peers = __match_any_sync(~0u, bin), rank = __popc(peers & ((1u << lane_of()) - 1));
-    const unsigned place = has ? places[bin] + rank : 0;
+  read_entries(entries, block, [&](bool has, Key key, unsigned column) {
+    const unsigned bin = has ? bin_of(key, pass) : SORT_BINS, peers = __match_any_sync(~0u, bin);
+    const unsigned rank = __popc(peers & ((1u << lane_of()) - 1)), place = has ? places[bin] + rank : 0;
     __syncwarp();
     if (has && rank == 0) places[bin] += __popc(peers);
     __syncwarp();
     if (has) put(place, key, column);
-  }
+  });
 }

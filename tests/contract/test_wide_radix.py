@@ -16,6 +16,7 @@ from autotopk.device import H100
 from autotopk.oracle import inputs
 from autotopk.problem import DTYPE_BYTES, Problem
 from autotopk.program import MAX_SCRATCH_BYTES, KernelProgram
+from autotopk.strategies import wide_radix
 from autotopk.strategies.wide_radix import MIN_K, WideRadixConfig
 from tests.contract.cases import LAYOUTS, ORDERS, Case
 from tests.contract.drawn import draw_values
@@ -104,6 +105,18 @@ def test_of_equal_values_the_first_are_chosen_and_come_first(
     for seed in range(3):
         _, indices = answer(sequences, registry.get("wide_radix"), config, case, x, seed=seed)
         assert torch.equal(indices, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_many_parts_sort_a_row(dtype: str, sequences: Sequences, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than one group of them."""
+    monkeypatch.setattr(wide_radix, "SORT_PART", 64)
+    strategy, config = registry.get("wide_radix"), WideRadixConfig(64, 37, split=True)
+    for seed, (name, k) in enumerate([("random", 3500), ("ten_values", 3000), ("random", 1100)]):
+        case = Case(2, 3500, k, dtype, name, layout="padded")
+        x = case.input("cpu")
+        found = answer(sequences, strategy, config, case, x, indices_only=seed == 2, seed=seed)
+        assert not case.problems_with(x, found), case
 
 
 PROBLEMS = [
