@@ -57,6 +57,7 @@ __device__ __forceinline__ Share find_share(Row row, unsigned number, unsigned s
 // first element's, and `valid` has a bit for every element that is of the row.
 template <class Use>
 __device__ __forceinline__ void read_share(const Share& share, Use use) {
+#pragma unroll 1
   for (unsigned at = share.first; at < share.last; at += 32 * LOADS) {
     uint4 bits[LOADS];
     unsigned valid[LOADS];
