@@ -97,15 +97,18 @@ class WideRadix(Strategy):
         return {"threads": (256, 512, 1024), "blocks": list(dict.fromkeys(blocks)), "split": (False, True)}
 
     def heuristic(self, problem: Problem, device: Device) -> WideRadixConfig | None:
-        """Where no other family has room for k."""
-        return self.ladder(problem, device)[0] if problem.k >= MIN_K else None
+        """Where no other family has room for k, and scratch memory does not leave most of the device idle."""
+        usual = self.ladder(problem, device)[0]
+        busy = usual.split or 2 * usual.blocks >= min(problem.rows, device.processors)
+        return usual if problem.k >= MIN_K and busy else None
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[WideRadixConfig]:
-        """Rows split, first, where there are fewer than processors; so many blocks as fill one, two, four waves."""
+        """Rows split, first, where there are fewer than processors; blocks for one, two, four waves, as scratch allows."""
         longest = max(1, problem.cols * problem.itemsize // MIN_PART)
         shares = [max(1, waves * device.processors // problem.rows) for waves in (2, 1, 4)]
         split = [_split(min(share, longest)) for share in shares] if problem.rows < device.processors else []
-        whole = [_whole(min(problem.rows, waves * device.processors)) for waves in (2, 1)] + [_whole(1)]
+        room = MAX_SCRATCH_BYTES // max(1, problem.k * _entry_bytes(problem))
+        whole = [_whole(max(1, min(problem.rows, waves * device.processors, room))) for waves in (2, 1)]
         order = split + whole if longest > 1 else whole + split
         return [config for config in dict.fromkeys(order) if self.valid(config, problem, device)]
 

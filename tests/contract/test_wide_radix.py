@@ -149,6 +149,12 @@ def test_refuses_what_scratch_has_no_room_for() -> None:
     assert reason == f"k=30000000 needs 240000000 bytes of scratch, more than {MAX_SCRATCH_BYTES}"
 
 
+def test_leaves_to_torch_what_scratch_leaves_few_blocks_for() -> None:
+    problem, strategy = Problem.contiguous(1000, 1_000_000, 500_000), registry.get("wide_radix")
+    assert strategy.ladder(problem, H100)[0] == WideRadixConfig(512, 16, split=False)
+    assert strategy.heuristic(problem, H100) is None
+
+
 def test_one_kernel_serves_every_step() -> None:
     strategy = registry.get("wide_radix")
     assert len(set(strategy.rungs(90))) == 7
