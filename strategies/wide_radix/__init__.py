@@ -103,7 +103,7 @@ class WideRadix(Strategy):
         return usual if problem.k >= MIN_K and busy else None
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[WideRadixConfig]:
-        """Rows split, first, where there are fewer than processors; blocks for one, two, four waves, as scratch allows."""
+        """Rows split, first, where there are fewer than processors; blocks for a few waves, as scratch allows."""
         longest = max(1, problem.cols * problem.itemsize // MIN_PART)
         shares = [max(1, waves * device.processors // problem.rows) for waves in (2, 1, 4)]
         split = [_split(min(share, longest)) for share in shares] if problem.rows < device.processors else []
