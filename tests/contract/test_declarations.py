@@ -298,6 +298,9 @@ FAMILIES = [
     ("split_radix", Problem.contiguous(256, 262_144, 1024, "bfloat16")),
     ("split_radix", Problem.contiguous(1, 100_000_000, 32, "float64", sorted=False)),
     ("split_radix", Problem.contiguous(1, 10_000_000, 100)),
+    ("wide_radix", Problem.contiguous(1, 30_000_000, 30_000)),
+    ("wide_radix", Problem.contiguous(5000, 40_000, 15_000)),
+    ("wide_radix", Problem.contiguous(1, 1_000_000, 1_000_000, "int64")),
 ]
 """What serves a problem on an H100 where nothing was measured."""
 

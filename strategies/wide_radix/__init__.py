@@ -1,0 +1,206 @@
+"""Any k, up to whole rows in order: radix selection and radix sorting, a row by many blocks or by one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autotopk.candidate import Knob
+from autotopk.compilers import nvcc
+from autotopk.compilers.cuda import CudaSource
+from autotopk.device import Device
+from autotopk.kernel import ParameterKind
+from autotopk.problem import ANSWERS, DTYPE_BYTES, Problem
+from autotopk.program import MAX_SCRATCH_BYTES, Extent, KernelProgram, Launch, Scratch
+from autotopk.strategies.split_radix import KINDS, MAX_COLS
+from autotopk.strategy import Features, Strategy, check_knobs
+
+THREADS = (64, 128, 256, 512, 1024)
+MAX_BLOCKS = 4096
+KNOBS: dict[str, Sequence[Knob]] = {
+    "threads": THREADS,
+    "blocks": range(1, MAX_BLOCKS + 1),
+    "split": (False, True),
+}
+"""What kernels can be made for."""
+
+LADDER_THREADS = 512
+LADDER = ("float32", "float16", "float64", "int64", "int32", "int16", "int8")
+"""Kinds of elements, a kernel each; the number of blocks is free."""
+
+DIGIT_BITS, BINS = 11, 1 << 11
+"""Of a digit of selection."""
+
+SORT_BINS, GROUP_PARTS = 256, 16
+BOUND_BYTES, STATE_BYTES, TALLY_BYTES = 24, 16, 8
+"""Of the records in scratch memory."""
+
+MIN_K = 2048
+"""Smaller ones are other families' work."""
+
+MIN_PART = 16 << 10
+"""Bytes of a row that are worth a block of their own."""
+
+SORT_PART = 4096
+"""Entries that are worth a block of their own."""
+
+
+@dataclass(frozen=True)
+class WideRadixConfig:
+    """How rows are shared out. Raises ValueError for what no kernel has."""
+
+    threads: int
+    """Threads of a block."""
+    blocks: int
+    """Of a row where rows are split; else of the device, each with rows of its own, one after the other."""
+    split: bool
+    """Whether many blocks share a row, in a launch for every step."""
+
+    def __post_init__(self) -> None:
+        check_knobs(self, KNOBS)
+
+
+class WideRadix(Strategy):
+    """Exact, and the same on every run: of equal values, those of the lowest columns, and these first."""
+
+    name = "wide_radix"
+    config_type = WideRadixConfig
+    preference: ClassVar[int] = 10
+    features = Features(answers=frozenset(ANSWERS), device_types=frozenset({"cuda"}), capability=(8, 0))
+
+    def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
+        """Needs scratch memory for k entries."""
+        reasons = []
+        if problem.cols > MAX_COLS:
+            reasons.append(f"rows of {problem.cols} are longer than {MAX_COLS}")
+        if problem.rows >= 1 << 31:
+            reasons.append(f"{problem.rows} rows are more than 32 bits count")
+        if not reasons and not self.ladder(problem, device):
+            needed = scratch_bytes(_whole(1), problem)
+            reasons.append(f"k={problem.k} needs {needed} bytes of scratch, more than {MAX_SCRATCH_BYTES}")
+        return reasons
+
+    def reasons_unbuildable(self) -> list[str]:
+        """What nvcc lacks here."""
+        return nvcc.reasons_missing()
+
+    def valid(self, config: WideRadixConfig, problem: Problem, device: Device) -> bool:
+        """Whatever scratch memory has room for."""
+        return scratch_bytes(config, problem) <= MAX_SCRATCH_BYTES and problem.rows * config.blocks < 1 << 31
+
+    def shortlist(self, problem: Problem, device: Device) -> Sequence[WideRadixConfig]:
+        """The ladder; of small k, its first rung."""
+        return self.ladder(problem, device)[: None if problem.k >= MIN_K else 1]
+
+    def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
+        """Blocks of the ladder, of fewer and of more threads."""
+        blocks = [config.blocks for config in self.ladder(problem, device)]
+        return {"threads": (256, 512, 1024), "blocks": list(dict.fromkeys(blocks)), "split": (False, True)}
+
+    def heuristic(self, problem: Problem, device: Device) -> WideRadixConfig | None:
+        """Where no other family has room for k, and scratch memory does not leave most of the device idle."""
+        usual = self.ladder(problem, device)[0]
+        busy = usual.split or 2 * usual.blocks >= min(problem.rows, device.processors)
+        return usual if problem.k >= MIN_K and busy else None
+
+    def ladder(self, problem: Problem, device: Device) -> Sequence[WideRadixConfig]:
+        """Rows split, first, where there are fewer than processors; blocks for a few waves, as scratch allows."""
+        longest = max(1, problem.cols * problem.itemsize // MIN_PART)
+        shares = [max(1, waves * device.processors // problem.rows) for waves in (2, 1, 4)]
+        split = [_split(min(share, longest)) for share in shares] if problem.rows < device.processors else []
+        room = MAX_SCRATCH_BYTES // max(1, problem.k * _entry_bytes(problem))
+        whole = [_whole(max(1, min(problem.rows, waves * device.processors, room))) for waves in (2, 1)]
+        order = split + whole if longest > 1 else whole + split
+        return [config for config in dict.fromkeys(order) if self.valid(config, problem, device)]
+
+    def rungs(self, arch: int) -> Iterator[CudaSource]:
+        """One for each kind of elements."""
+        return (_source(kind, LADDER_THREADS) for kind in LADDER)
+
+    def program(self, config: WideRadixConfig, problem: Problem, device: Device) -> KernelProgram:
+        """A launch for every step of rows that are split, or one for all rows."""
+        source = _source(KINDS.get(problem.dtype, problem.dtype), config.threads)
+        if not config.split:
+            entries = Extent(config.blocks * _entry_bytes(problem), (("k", 1),))
+            names = ("state", "bounds", "counts", "tallies", "tables", "sums")
+            none = tuple(Scratch(name, Extent(0)) for name in names)
+            return KernelProgram((Launch(source, (Extent(config.blocks),)),), (Scratch("entries", entries), *none))
+        selecting, sorting = _steps(problem)
+        rows, parts = (("rows", 1),), _sort_parts(config, problem)
+        reading, ordering = Launch(source, (Extent(config.blocks, rows),)), Launch(source, (Extent(parts, rows),))
+        return KernelProgram(
+            launches=(reading,) * (selecting + 1) + (ordering,) * sorting,
+            scratch=(
+                Scratch("entries", Extent(_entry_bytes(problem), (("rows", 1), ("k", 1)))),
+                Scratch("state", Extent(STATE_BYTES), zeroed=True),
+                Scratch("bounds", Extent(BOUND_BYTES, rows), zeroed=True),
+                Scratch("counts", Extent(4 * BINS, rows), zeroed=True),
+                Scratch("tallies", Extent(config.blocks * config.threads // 32 * TALLY_BYTES, rows)),
+                Scratch("tables", Extent(parts * 4 * SORT_BINS, rows)),
+                Scratch("sums", Extent(_groups(config) * 8 * SORT_BINS, rows)),
+            ),
+        )
+
+
+def scratch_bytes(config: WideRadixConfig, problem: Problem) -> int:
+    """Bytes of entries, and where rows are split, of what their blocks tell one another."""
+    if not config.split:
+        return config.blocks * problem.k * _entry_bytes(problem)
+    tables = (_sort_parts(config, problem) + 2 * _groups(config)) * 4 * SORT_BINS
+    own = BOUND_BYTES + 4 * BINS + config.blocks * config.threads // 32 * TALLY_BYTES + tables
+    return STATE_BYTES + problem.rows * (problem.k * _entry_bytes(problem) + own)
+
+
+def _entry_bytes(problem: Problem) -> int:
+    """Of scratch for each of the k: a key and a column, twice where the answer has no room for them; none unsorted."""
+    if not problem.sorted:
+        return 0
+    return (12 if problem.itemsize == 8 else 8) * (2 if problem.answer == "indices" else 1)
+
+
+def _steps(problem: Problem) -> tuple[int, int]:
+    """Launches before the one that places what is chosen, and after it."""
+    digits = -(-8 * problem.itemsize // DIGIT_BITS)
+    return digits + 1 if problem.k < problem.cols else 0, 2 * problem.itemsize if problem.sorted else 0
+
+
+def _sort_parts(config: WideRadixConfig, problem: Problem) -> int:
+    return max(1, min(config.blocks, problem.k // SORT_PART))
+
+
+def _groups(config: WideRadixConfig) -> int:
+    return -(-config.blocks // GROUP_PARTS)
+
+
+def _split(blocks: int) -> WideRadixConfig:
+    return WideRadixConfig(LADDER_THREADS, min(blocks, MAX_BLOCKS), True)
+
+
+def _whole(blocks: int) -> WideRadixConfig:
+    return WideRadixConfig(LADDER_THREADS, min(blocks, MAX_BLOCKS), False)
+
+
+def _source(kind: str, threads: int) -> CudaSource:
+    pointers = ("x", "entries", "state", "bounds", "counts", "tallies", "tables", "sums", "values", "indices")
+    numbers = ("rows", "cols", "k", "smallest", "signed", "infinity", "sorted")
+    kinds: dict[str, ParameterKind] = {
+        **dict.fromkeys(pointers, "pointer"),
+        "row_stride": "int64",
+        **dict.fromkeys(numbers, "int32"),
+    }
+    constants = {
+        "ELEMENT_BYTES": DTYPE_BYTES[kind],
+        "FLOAT": kind.startswith("float"),
+        "THREADS": threads,
+        "RESIDENT": max(1, 1024 // threads),
+    }
+    return CudaSource(
+        file="autotopk.strategies.wide_radix/wide.cu",
+        constants=tuple(constants.items()),
+        parameters=tuple(kinds.items()),
+        threads=threads,
+        symbol=f"autotopk_wide_radix_{kind}",
+        code_dependencies=("autotopk.strategies.split_radix",),
+    )
+
+
+strategy = WideRadix()

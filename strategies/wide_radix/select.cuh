@@ -1,0 +1,132 @@
+// The keys that are chosen of a row, digit by digit from the highest bits, and the places that they get.
+#pragma once
+#include "row.cuh"
+
+constexpr unsigned KEY_BITS = 8 * ELEMENT_BYTES;
+constexpr unsigned DIGIT_BITS = 11;
+constexpr unsigned BINS = 1 << DIGIT_BITS;
+constexpr unsigned COUNTS = (KEY_BITS + DIGIT_BITS - 1) / DIGIT_BITS;  // digits of a key
+constexpr unsigned COPIES = 4;  // of the bins of a block: neighbouring lanes do not queue at one address
+
+// What is known of a row's k-th key; all zero when the row begins.
+struct Bound {
+  unsigned long long bits;  // its upper `found` bits, where they are in a key
+  unsigned found;
+  unsigned above;           // keys whose upper bits are larger
+  unsigned all;             // whether all keys of these upper bits are chosen: no more of them are needed
+  unsigned arrived;         // blocks of the row that have counted
+};
+
+// How keys are compared with a bound: by upper bits alone.
+struct Prefix {
+  Key bits, mask;
+};
+
+__device__ __forceinline__ Prefix prefix_of(const Bound& bound) {
+  return {Key(bound.bits), bound.found ? ONES << (KEY_BITS - bound.found) & ONES : Key(0)};
+}
+
+// Of a share: keys that begin larger than the prefix, and with it.
+struct Tally {
+  unsigned above, equal;
+};
+
+__device__ __forceinline__ unsigned digit_width(const Bound& bound) { return min(DIGIT_BITS, KEY_BITS - bound.found); }
+
+// Count the next digit of the keys of a share that begin as the prefix.
+__device__ __forceinline__ void count_share(const Share& share, Order order, const Bound& bound, unsigned* bins) {
+  const unsigned shift = KEY_BITS - bound.found - digit_width(bound), mask = (1u << digit_width(bound)) - 1;
+  const Prefix prefix = prefix_of(bound);
+  read_share(share, [&](uint4 bits, unsigned, unsigned valid) {
+#pragma unroll
+    for (int e = 0; e < VECTOR; e++) {
+      Key key = key_of(element(bits, e), order);
+      if (valid >> e & 1 && (key & prefix.mask) == prefix.bits)
+        atomicAdd(&bins[(unsigned(key >> shift) & mask) * COPIES + lane_of() % COPIES], 1u);
+    }
+  });
+}
+
+// The lane with the `rank`-th (from 1) of what lanes have `count` of, from the lowest on; `rank` becomes its rank there.
+__device__ __forceinline__ unsigned find_lane(unsigned count, unsigned& rank) {
+  unsigned upto = scan_lanes(count);
+  unsigned owner = __ffs(__ballot_sync(~0u, upto >= rank)) - 1;
+  rank -= __shfl_sync(~0u, upto - count, owner);
+  return owner;
+}
+
+// Take the digit of the `k`-th key into the bound. `bins` are the sums of all blocks; `groups` is room for 32 sums.
+// All threads of a block come; ends with a barrier.
+__device__ __forceinline__ void take_digit(Bound& bound, const unsigned* bins, unsigned* groups, unsigned k) {
+  constexpr unsigned GROUP = BINS / 32;
+  for (unsigned group = warp_of(); group < 32; group += WARPS) {
+    unsigned sum = __reduce_add_sync(~0u, bins[group * GROUP + lane_of()] + bins[group * GROUP + 32 + lane_of()]);
+    if (lane_of() == 0) groups[group] = sum;
+  }
+  __syncthreads();
+  if (warp_of() == 0) {
+    const unsigned wanted = k - bound.above;
+    unsigned rank = wanted, group = 31 - find_lane(groups[31 - lane_of()], rank);
+    unsigned top = group * GROUP + GROUP - 1 - 2 * lane_of(), high = bins[top], low = bins[top - 1];
+    unsigned owner = find_lane(high + low, rank);
+    high = __shfl_sync(~0u, high, owner), low = __shfl_sync(~0u, low, owner);
+    unsigned digit = group * GROUP + GROUP - 1 - 2 * owner, count = high;
+    if (rank > high) rank -= high, digit--, count = low;
+    __syncwarp();
+    if (lane_of() == 0) {
+      const unsigned width = digit_width(bound);
+      bound.found += width;
+      bound.bits |= (unsigned long long)digit << (KEY_BITS - bound.found);
+      bound.above += wanted - rank;
+      bound.all = count == rank || bound.found == KEY_BITS;
+      bound.arrived = 0;
+    }
+  }
+  __syncthreads();
+}
+
+// Bits of the elements of a load that begin larger than the prefix, and with it.
+__device__ __forceinline__ Tally compare(uint4 bits, unsigned valid, Order order, Prefix prefix) {
+  Tally votes = {0, 0};
+#pragma unroll
+  for (int e = 0; e < VECTOR; e++) {
+    Key upper = key_of(element(bits, e), order) & prefix.mask;
+    votes.above |= unsigned(upper > prefix.bits) << e;
+    votes.equal |= unsigned(upper == prefix.bits) << e;
+  }
+  return {votes.above & valid, votes.equal & valid};
+}
+
+// The same for all lanes.
+__device__ __forceinline__ Tally tally_share(const Share& share, Order order, const Bound& bound) {
+  const Prefix prefix = prefix_of(bound);
+  Tally sum = {0, 0};
+  read_share(share, [&](uint4 bits, unsigned, unsigned valid) {
+    Tally votes = compare(bits, valid, order, prefix);
+    sum.above += __popc(votes.above), sum.equal += __popc(votes.equal);
+  });
+  return {__reduce_add_sync(~0u, sum.above), __reduce_add_sync(~0u, sum.equal)};
+}
+
+// Call `put(place, bits, column)` for every chosen element of a share, `before` which there are so many in the row. Of
+// those that begin as the prefix, the first `k - bound.above` are chosen; places are in the order of columns.
+template <class Put>
+__device__ __forceinline__ void place_share(const Share& share, Order order, const Bound& bound, Tally before,
+                                            unsigned k, Put put) {
+  const Prefix prefix = prefix_of(bound);
+  const unsigned room = k - bound.above;
+  read_share(share, [&](uint4 bits, unsigned column, unsigned valid) {
+    Tally votes = compare(bits, valid, order, prefix);
+    if (!__any_sync(~0u, votes.above | votes.equal)) return;
+    const unsigned counts = __popc(votes.above) << 16 | __popc(votes.equal);  // at most 512 of each in a warp
+    const unsigned upto = scan_lanes(counts), own = upto - counts, all = __shfl_sync(~0u, upto, 31);
+    unsigned above = before.above + (own >> 16), equal = before.equal + (own & 0xFFFF);
+#pragma unroll 2
+    for (int e = 0; e < VECTOR; e++) {
+      bool larger = votes.above >> e & 1, same = votes.equal >> e & 1;
+      if (larger || (same && equal < room)) put(above + min(equal, room), element(bits, e), column + e);
+      above += larger, equal += same;
+    }
+    before.above += all >> 16, before.equal += all & 0xFFFF;
+  });
+}

@@ -1,0 +1,174 @@
+"""wide_radix with rows that many blocks share and rows of one block, and k up to whole rows, in the emulator."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotopk import registry
+from autotopk.compilers.cuda import CudaSource
+from autotopk.device import H100
+from autotopk.oracle import inputs
+from autotopk.problem import DTYPE_BYTES, Problem
+from autotopk.program import MAX_SCRATCH_BYTES, KernelProgram
+from autotopk.strategies import wide_radix
+from autotopk.strategies.wide_radix import MIN_K, WideRadixConfig
+from tests.contract.cases import LAYOUTS, ORDERS, Case
+from tests.contract.drawn import draw_values
+from tests.contract.emulated import answer
+from tests.emulator.sequences import Sequences
+
+pytestmark = pytest.mark.requires("g++")
+
+SPLIT, WHOLE = WideRadixConfig(64, 3, split=True), WideRadixConfig(64, 2, split=False)
+SIZES = ((3, 1), (2, 37), (3, 700), (2, 9001))
+"""(rows, cols): a block's share of the longest rows is sorted by two blocks where k is large."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A dtype, and how its rows are shared out."""
+
+    dtype: str
+    config: WideRadixConfig
+
+    def __str__(self) -> str:
+        return f"{self.dtype}-{'split' if self.config.split else 'whole'}"
+
+
+KINDS = [Kind(dtype, config) for dtype in DTYPE_BYTES for config in (SPLIT, WHOLE)]
+
+
+@pytest.fixture(scope="module")
+def sequences(emulated_kernels: Path) -> Sequences:
+    return Sequences(emulated_kernels)
+
+
+def cases(kind: Kind) -> Iterator[Case]:
+    """Every input once, of sizes in turns; of every size k = 1, 2, N - 1 and N."""
+    layouts, orders, sizes = itertools.cycle(LAYOUTS), itertools.cycle(ORDERS), itertools.cycle(SIZES[1:3])
+    names = inputs.names_for(getattr(torch, kind.dtype))
+    for name in names:
+        rows, cols = next(sizes)
+        for k in (cols // 3, cols):
+            largest, order = next(orders)
+            yield Case(rows, cols, k, kind.dtype, name, largest, order, next(layouts))
+        next(orders)
+    for rows, cols in SIZES[:3]:
+        for k in sorted({1, min(cols, 2), max(1, cols - 1), cols}):
+            largest, order = next(orders)
+            yield Case(rows, cols, k, kind.dtype, names[0], largest, order, next(layouts))
+    yield Case(*SIZES[3], 8999, kind.dtype, names[0], layout=next(layouts))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_answers_right(kind: Kind, sequences: Sequences) -> None:
+    strategy = registry.get("wide_radix")
+    for seed, case in enumerate(cases(kind)):
+        x = case.input("cpu")
+        found = answer(sequences, strategy, kind.config, case, x, indices_only=seed % 5 == 0, seed=seed)
+        assert not case.problems_with(x, found), case
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_answers_right_whatever_is_asked(sequences: Sequences, data: st.DataObject) -> None:
+    config = data.draw(st.sampled_from([SPLIT, WHOLE, WideRadixConfig(128, 1, split=True)]))
+    cols = data.draw(st.integers(1, 2000))
+    case = Case(
+        rows=data.draw(st.integers(1, 3)),
+        cols=cols,
+        k=data.draw(st.integers(1, cols)),
+        largest=data.draw(st.booleans()),
+        sorted=data.draw(st.booleans()),
+        layout=data.draw(st.sampled_from(LAYOUTS)),
+    )
+    x = draw_values(data, case.input("cpu"))
+    seed = data.draw(st.integers(0, 1000))
+    found = answer(sequences, registry.get("wide_radix"), config, case, x, seed=seed)
+    assert not case.problems_with(x, found), case
+
+
+@pytest.mark.parametrize("config", [SPLIT, WHOLE], ids=["split", "whole"])
+@pytest.mark.parametrize("name", ["all_equal", "ties", "ten_values", "all_but_k_minus_1_equal", "random"])
+def test_of_equal_values_the_first_are_chosen_and_come_first(
+    config: WideRadixConfig, name: str, sequences: Sequences
+) -> None:
+    case = Case(2, 2500, 1200, "float32", name)
+    x = case.input("cpu")
+    expected = x.sort(dim=1, descending=True, stable=True).indices[:, :1200]
+    for seed in range(3):
+        _, indices = answer(sequences, registry.get("wide_radix"), config, case, x, seed=seed)
+        assert torch.equal(indices, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_many_parts_sort_a_row(dtype: str, sequences: Sequences, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than one group of them."""
+    monkeypatch.setattr(wide_radix, "SORT_PART", 64)
+    strategy, config = registry.get("wide_radix"), WideRadixConfig(64, 37, split=True)
+    for seed, (name, k) in enumerate([("random", 3500), ("ten_values", 3000), ("random", 1100)]):
+        case = Case(2, 3500, k, dtype, name, layout="padded")
+        x = case.input("cpu")
+        found = answer(sequences, strategy, config, case, x, indices_only=seed == 2, seed=seed)
+        assert not case.problems_with(x, found), case
+
+
+PROBLEMS = [
+    Problem.contiguous(1, 30_000_000, 30_000),
+    Problem.contiguous(5000, 40_000, 15_000),
+    Problem.contiguous(1, 1_000_000, 1_000_000, "int64"),
+    Problem.contiguous(64, 100_000, 100_000, "bfloat16", largest=False),
+    Problem.contiguous(4096, 8192, 4096, "int8", sorted=False),
+    Problem.contiguous(16, 1 << 20, 100_000, "float64", answer="indices"),
+    Problem.contiguous(1_000_000, 1, 1, "int32"),
+    Problem.contiguous(1, 1 << 30, 1 << 30, "int16", sorted=False),
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_the_ladder_serves_any_k(problem: Problem) -> None:
+    strategy = registry.get("wide_radix")
+    assert not strategy.reasons_unable(problem, H100)
+    ladder, rungs = strategy.ladder(problem, H100), set(strategy.rungs(90))
+    assert strategy.heuristic(problem, H100) == (ladder[0] if problem.k >= MIN_K else None)
+    for config in ladder:
+        program = strategy.program(config, problem, H100)
+        assert {*program.sources} <= rungs
+        assert program.scratch_bytes(problem) <= MAX_SCRATCH_BYTES
+
+
+def test_refuses_what_scratch_has_no_room_for() -> None:
+    problem = Problem.contiguous(1, 30_000_000, 30_000_000)
+    (reason,) = registry.get("wide_radix").reasons_unable(problem, H100)
+    assert reason == f"k=30000000 needs 240000000 bytes of scratch, more than {MAX_SCRATCH_BYTES}"
+
+
+def test_leaves_to_torch_what_scratch_leaves_few_blocks_for() -> None:
+    problem, strategy = Problem.contiguous(1000, 1_000_000, 500_000), registry.get("wide_radix")
+    assert strategy.ladder(problem, H100)[0] == WideRadixConfig(512, 16, split=False)
+    assert strategy.heuristic(problem, H100) is None
+
+
+def test_one_kernel_serves_every_step() -> None:
+    strategy = registry.get("wide_radix")
+    assert len(set(strategy.rungs(90))) == 7
+    program = strategy.program(strategy.ladder(PROBLEMS[0], H100)[0], PROBLEMS[0], H100)
+    assert isinstance(program, KernelProgram)
+    assert len(program.launches) == 3 + 1 + 1 + 2 * 4
+    assert len({*program.sources}) == 1
+
+
+@pytest.mark.requires("nvcc")
+@pytest.mark.parametrize("arch", [80, 90])
+def test_compiles_for_two_blocks_a_processor(arch: int) -> None:
+    for source in registry.get("wide_radix").rungs(arch):
+        assert isinstance(source, CudaSource)
+        kernel = source.compile(arch)
+        assert kernel.registers <= 64
+        assert kernel.spill_bytes <= 8, source.symbol
