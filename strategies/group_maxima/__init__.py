@@ -17,19 +17,17 @@ from autotopk.strategies.split_radix import (
     MOST_ITEMS,
     STATIC_BYTES,
     list_bytes,
-    most_capacity,
 )
 from autotopk.strategy import Features, Strategy, check_knobs
 
+CAPACITIES = [1 << bits for bits in range(6, 14)]
+ROOMS = [1 << bits for bits in range(7, 18)]
 KNOBS: dict[str, Sequence[Knob]] = {
     "threads": (32, 64, 128, 256, 512, 1024),
-    "room": [1 << bits for bits in range(7, 18)],
-    "capacity": [1 << bits for bits in range(6, 14)],
+    "room": ROOMS,
+    "capacity": CAPACITIES,
 }
 """What kernels can be made for."""
-
-MIN_COLS = 1024
-"""Shorter rows are a warp's."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +54,16 @@ class GroupMaxima(Strategy):
     features = Features(answers=frozenset(ANSWERS), device_types=frozenset({"cuda"}), capability=(8, 0))
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
-        """Needs registers for the row and shared memory for k."""
+        """Needs shared memory for the row and a list of half more than k."""
         reasons = []
-        if problem.cols < MIN_COLS:
-            reasons.append(f"rows of {problem.cols} are shorter than {MIN_COLS}")
-        if problem.cols * problem.itemsize > KNOBS["room"][-1]:
-            reasons.append(f"rows of {problem.cols} are longer than {KNOBS['room'][-1]} bytes")
+        if problem.cols * problem.itemsize > ROOMS[-1]:
+            reasons.append(f"rows of {problem.cols} are longer than {ROOMS[-1]} bytes")
+        elif problem.k > (most := CAPACITIES[-1] * 2 // 3):
+            reasons.append(f"k={problem.k} is above {most}")
+        elif not self.shortlist(problem, device):
+            reasons.append(f"rows of {problem.cols} and lists for k={problem.k} do not fit shared memory together")
         if problem.rows >= 1 << 31:
             reasons.append(f"{problem.rows} rows are more than 32 bits count")
-        if problem.k > (most := most_capacity(problem, device) // 2):
-            reasons.append(f"k={problem.k} is above {most}")
         return reasons
 
     def reasons_unbuildable(self) -> list[str]:
@@ -83,13 +81,13 @@ class GroupMaxima(Strategy):
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[GroupMaximaConfig]:
         """The least room, and the shortest list."""
-        capacity = power_of_two(3 * problem.k // 2 + 64)
-        room = power_of_two(problem.cols * problem.itemsize)
+        capacity = max(power_of_two(-(-3 * problem.k // 2)), CAPACITIES[0])
+        room = max(power_of_two(problem.cols * problem.itemsize), ROOMS[0])
         found = [
             GroupMaximaConfig(threads, room, size)
             for threads in (256, 512, 1024)
             for size in (capacity, 2 * capacity)
-            if size in KNOBS["capacity"] and room in KNOBS["room"]
+            if size <= CAPACITIES[-1] and room <= ROOMS[-1]
         ]
         return [config for config in found if self.valid(config, problem, device)]
 

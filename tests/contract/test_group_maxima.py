@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from autotopk import registry
 from autotopk.oracle import inputs
+from autotopk.problem import DTYPE_BYTES
 from autotopk.strategies.group_maxima import GroupMaximaConfig
 from tests.contract.cases import LAYOUTS, ORDERS, Case
 from tests.contract.drawn import draw_values
@@ -35,7 +36,7 @@ class Kind:
     @property
     def room(self) -> int:
         """Elements of the longest row."""
-        return self.config.room // getattr(torch, self.dtype).itemsize
+        return self.config.room // DTYPE_BYTES[self.dtype]
 
 
 KINDS = [

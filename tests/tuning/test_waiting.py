@@ -91,7 +91,7 @@ def test_the_first_rungs_are_candidates_before_the_shortlist() -> None:
     assert near == [strategy.candidate(config) for config in strategy.ladder(problem, H100)[:NEAR]]
     shortlist = [strategy.candidate(config) for config in strategy.shortlist(problem, H100)]
     assert of(FIRST) == list(dict.fromkeys([*near, *shortlist]))
-    assert strategy.candidate(SplitRadixConfig(128, 1024, 4, 4096, "last")) in near
+    assert strategy.candidate(SplitRadixConfig(128, 1024, 4, 4096)) in near
 
 
 def test_what_is_compiled_goes_first_and_the_rest_waits(store: Store) -> None:
