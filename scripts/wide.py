@@ -99,7 +99,9 @@ def main():
             run = bound(problem, config)
             wrong = problems_with(x, *run(x), k)
             us = replayed(lambda: run(x))
-            scratch = strategy.program(config, problem, place).scratch_bytes(problem) / (rows * k * (problem.itemsize + 8))
+            scratch = strategy.program(config, problem, place).scratch_bytes(problem) / (
+                rows * k * (problem.itemsize + 8)
+            )
             print(
                 f"{problem}: {config.blocks:4} {'split' if config.split else 'whole'} {us:9.1f} us, torch.topk "
                 f"{theirs:9.1f}, {theirs / us:5.2f} times, scratch {scratch:.2f} of the output, {wrong or 'exact'}",
@@ -117,8 +119,15 @@ def main():
                 first, again = run(x), run(x)
                 wrong = problems_with(x, *first, k, largest=largest, sorted=order)
                 same = torch.equal(first[1], again[1])
-                print(name, problem, config.split, f"{replayed(lambda: run(x), 0.1):9.1f} us", wrong or "exact",
-                      "same again" if same else "DIFFERS", flush=True)
+                print(
+                    name,
+                    problem,
+                    config.split,
+                    f"{replayed(lambda: run(x), 0.1):9.1f} us",
+                    wrong or "exact",
+                    "same again" if same else "DIFFERS",
+                    flush=True,
+                )
 
 
 main()

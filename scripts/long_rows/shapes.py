@@ -10,6 +10,9 @@ def say(*a):
 
 
 SHAPES = [
+    (64, 4096, 128, "f"),
+    (64, 8192, 128, "f"),
+    (64, 8192, 256, "f"),
     (64, 32768, 1024, "f"),
     (64, 32768, 2048, "f"),
     (64, 32768, 2048, "h"),
@@ -34,8 +37,62 @@ SHAPES = [
     (1, 10000000, 100, "f"),
     (1, 100000000, 32, "f"),
 ]
-MUST = [8.8, 9.8, 9.8, 9.5, 7.6, 9, 11, 9.8, 38, 55, 82, 56, 5.3, 14, 11, 47, 26, 28, 115, 105, 11, 30, 160]
-SORTED = [9.2, 10.5, 10.5, 10, 9.5, 11, 13, 12, 41, 65, 135, 85, 5.5, 14, 11, 49, 27, 30, 115, 105, 11.5, 31, 160]
+MUST = [
+    3.2,
+    4.2,
+    4.4,
+    8.8,
+    9.8,
+    9.8,
+    9.5,
+    7.6,
+    9,
+    11,
+    9.8,
+    38,
+    55,
+    82,
+    56,
+    5.3,
+    14,
+    11,
+    47,
+    26,
+    28,
+    115,
+    105,
+    11,
+    30,
+    160,
+]
+SORTED = [
+    3.7,
+    4.7,
+    4.9,
+    9.2,
+    10.5,
+    10.5,
+    10,
+    9.5,
+    11,
+    13,
+    12,
+    41,
+    65,
+    135,
+    85,
+    5.5,
+    14,
+    11,
+    49,
+    27,
+    30,
+    115,
+    105,
+    11.5,
+    31,
+    160,
+]
 NAMES = {"f": "float32", "h": "bfloat16"}
 
 
@@ -66,6 +123,15 @@ def configs(rows, cols, k):
     ]
 
 
+def told(cf):
+    f = vars(cf)
+    return (
+        f"{f['blocks']}x{f['threads']} l{f['loads']} c{f['capacity']}"
+        if "blocks" in f
+        else f"group {f['threads']} c{f['capacity']}"
+    )
+
+
 def build(args):
     src, arch = args
     try:
@@ -87,11 +153,14 @@ def main():
 
     dev = torch.device("cuda")
     place = device_of(dev)
-    st = registry.get("split_radix")
+    split, group = registry.get("split_radix"), registry.get("group_maxima")
     todo = []
     for r, c, k, d in SHAPES:
-        for cfg in configs(r, c, k):
-            p = Problem.contiguous(r, c, k, NAMES[d])
+        p = Problem.contiguous(r, c, k, NAMES[d])
+        mine = [(split, cfg) for cfg in configs(r, c, k)] if c >= 32000 else []
+        if not group.reasons_unsupported(p, place):
+            mine += [(group, cfg) for cfg in group.shortlist(p, place)]
+        for st, cfg in mine:
             if st.valid(cfg, p, place):
                 todo.append((r, c, k, d, cfg, p, st.program(cfg, p, place)))
     srcs = list({s: 0 for t in todo for s in t[6].sources})
@@ -124,10 +193,7 @@ def main():
         tt = timer.median_us(partial(torch.topk, k=k), 2) if "-t" in sys.argv else 0
         print(
             f"{r}x{c} k{k} {d} must {MUST[i]}/{SORTED[i]} torch {tt:.0f}:",
-            "; ".join(
-                f"{us:.1f}{'BAD' if b else ''} {cf.blocks}x{cf.threads} l{cf.loads} c{cf.capacity}"
-                for us, b, cf, _ in found[:5]
-            ),
+            "; ".join(f"{us:.1f}{'BAD' if b else ''} {told(cf)}" for us, b, cf, _ in found[:5]),
             flush=True,
         )
         worst = {}

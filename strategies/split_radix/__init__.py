@@ -1,4 +1,4 @@
-"""Long rows, each split over as many blocks as the device has room for: one read, and the last block to come finishes."""
+"""Long rows, each split over as many blocks as the device has room for: one read, and the last to come finishes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
