@@ -25,7 +25,6 @@ struct Counters {
   unsigned differ[3][2];      // bits in which keys differ, by 32 bits
   unsigned totals[2][WARPS];  // chosen entries of every warp
   Key keys[2][WARPS];         // the largest and the smallest of every warp
-  unsigned columns[2][WARPS];  // likewise
   Cut cut;                    // that a sample tells
   unsigned crossing[3];       // the interval of a rank, entries before it, entries in it
   unsigned count;             // entries asked to be stored; only CAPACITY are

@@ -1,5 +1,6 @@
-// The list in order, by intervals of evenly wide keys: as many as make most hold one entry or none. An entry's rank is the
-// number of entries in better intervals, and of better ones in its own.
+// The list in order, by intervals: an entry's rank is the number of entries in better intervals, and of better ones in its
+// own. Intervals are evenly wide in keys, as many as make most hold one entry or none; where keys crowd in one of them,
+// intervals are what lies between entries of the list itself.
 //
 // Compile-time: ITEMS (entries of a thread; lists of more than ITEMS * THREADS are not ordered).
 #pragma once
@@ -9,18 +10,11 @@ constexpr unsigned CROWD = 64;  // entries of an interval above which ranking wi
 
 constexpr int INTERVAL_BITS = 31 - __builtin_clz(INTERVALS);
 constexpr int OWN = INTERVALS > THREADS ? INTERVALS / THREADS : 1;  // intervals of a thread that adds their counts up
+constexpr unsigned SPLITTERS = INTERVALS / 2 < BINS ? INTERVALS / 2 : BINS;
 
-// How far entries are from the best: by key, or where all keys are the same by column.
-struct Distance {
-  Key most;
-  unsigned lowest;  // column
-  bool by_column;
-  int shift;  // of a distance, to the number of its interval
-
-  __device__ __forceinline__ unsigned interval(Key key, unsigned column) const {
-    return unsigned((by_column ? Key(column - lowest) : Key(most - key)) >> shift);
-  }
-};
+__device__ __forceinline__ bool better(Key key, unsigned column, Key than, unsigned its) {
+  return key > than || (key == than && column < its);
+}
 
 __device__ __forceinline__ unsigned largest_of_lanes(unsigned word) { return __reduce_max_sync(~0u, word); }
 __device__ __forceinline__ unsigned long long largest_of_lanes(unsigned long long word) {
@@ -36,29 +30,19 @@ __device__ __forceinline__ int bits_of(unsigned long long word) { return 64 - __
 struct Held {
   Key keys[ITEMS];
   unsigned columns[ITEMS];
-  unsigned before[(ITEMS + 3) / 4];  // a byte each: entries of the same interval that were counted before
+  unsigned before[(ITEMS + 1) / 2];  // 16 bits each: entries of the same interval that were counted before
 };
 
-// The same where all keys are.
-__device__ __forceinline__ Distance measure_columns(const List& list, const Held& held, unsigned count) {
-  Counters& counters = *list.counters;
-  unsigned highest = 0, lowest = 0;  // the lowest as its complement
-#pragma unroll
-  for (int i = 0; i < ITEMS; i++) {
-    if (i * THREADS + threadIdx.x >= count) break;
-    highest = max(highest, held.columns[i]), lowest = max(lowest, ~held.columns[i]);
-  }
-  highest = largest_of_lanes(highest), lowest = largest_of_lanes(lowest);
-  if (lane_of() == 0) counters.columns[0][warp_of()] = highest, counters.columns[1][warp_of()] = lowest;
-  __syncthreads();
-  const int warp = lane_of() < WARPS ? lane_of() : 0;
-  highest = largest_of_lanes(counters.columns[0][warp]), lowest = ~largest_of_lanes(counters.columns[1][warp]);
-  const int bits = bits_of(highest - lowest);
-  return {0, lowest, true, bits > INTERVAL_BITS ? bits - INTERVAL_BITS : 0};
-}
+// Evenly wide intervals of keys.
+struct Even {
+  Key most;
+  int shift;
+
+  __device__ __forceinline__ unsigned interval(Key key, unsigned) const { return unsigned((most - key) >> shift); }
+};
 
 // Over the list's `count` entries, at least one; has a barrier.
-__device__ __forceinline__ Distance measure(const List& list, const Held& held, unsigned count) {
+__device__ __forceinline__ Even even_intervals(const List& list, const Held& held, unsigned count) {
   Counters& counters = *list.counters;
   Key most = 0, least = 0;  // the least as its complement, so that both are largest
 #pragma unroll
@@ -71,9 +55,48 @@ __device__ __forceinline__ Distance measure(const List& list, const Held& held, 
   __syncthreads();
   const int warp = lane_of() < WARPS ? lane_of() : 0;
   most = largest_of_lanes(counters.keys[0][warp]), least = ~largest_of_lanes(counters.keys[1][warp]);
-  if (most == least) return measure_columns(list, held, count);
   const int bits = bits_of(Key(most - least));
-  return {most, 0, false, bits > INTERVAL_BITS ? bits - INTERVAL_BITS : 0};
+  return {most, bits > INTERVAL_BITS ? bits - INTERVAL_BITS : 0};
+}
+
+// Intervals between entries, the best first.
+struct Split {
+  const Key* keys;          // [SPLITTERS]
+  const unsigned* columns;  // [SPLITTERS]
+
+  // How many of them are better.
+  __device__ __forceinline__ unsigned interval(Key key, unsigned column) const {
+    unsigned found = 0;
+#pragma unroll
+    for (unsigned step = SPLITTERS; step; step /= 2)
+      if (found + step <= SPLITTERS && better(keys[found + step - 1], columns[found + step - 1], key, column)) found += step;
+    return found;
+  }
+};
+
+// Entries at even places of the list, in order, where counters of digits were: these are of no more use. Has two barriers.
+__device__ __forceinline__ Split split_intervals(const List& list, unsigned count) {
+  Key* keys = reinterpret_cast<Key*>(list.counters->bins);
+  unsigned* columns = reinterpret_cast<unsigned*>(keys + SPLITTERS);
+  static_assert(SPLITTERS * (sizeof(Key) + sizeof(unsigned)) <= sizeof(list.counters->bins), "splitters have no room");
+  constexpr unsigned LANES = THREADS / SPLITTERS > 32 ? 32 : THREADS / SPLITTERS > 1 ? THREADS / SPLITTERS : 1;
+  __syncthreads();
+#pragma unroll 1
+  for (unsigned number = threadIdx.x / LANES; number < SPLITTERS; number += THREADS / LANES) {
+    const unsigned at = number * count / SPLITTERS, column = list.columns[at];
+    const Key key = list.keys[at];
+    unsigned rank = 0;
+#pragma unroll 4
+    for (unsigned other = threadIdx.x % LANES; other < SPLITTERS; other += LANES) {
+      const unsigned its = other * count / SPLITTERS;
+      rank += its == at ? other < number : better(list.keys[its], list.columns[its], key, column);
+    }
+#pragma unroll
+    for (unsigned distance = LANES / 2; distance; distance /= 2) rank += __shfl_xor_sync(~0u, rank, distance);
+    if (threadIdx.x % LANES == 0) keys[rank] = key, columns[rank] = column;
+  }
+  __syncthreads();
+  return {keys, columns};
 }
 
 // Counts to the numbers of entries in better intervals. Returns whether one holds a crowd that matters to the best `want`;
@@ -99,47 +122,64 @@ __device__ __forceinline__ bool add_up(const List& list, unsigned want) {
   return __syncthreads_or(crowd);
 }
 
-// Call `put(rank, key, column)` for the best `want` of the list's `count` entries, of which some thread did all; returns
-// false, without a call, where keys crowd. Changes the order of the list. Begins and ends without a barrier.
-template <class Put>
-__device__ __forceinline__ bool rank_list(const List& list, unsigned count, unsigned want, Put put) {
+// Count the entries of every interval; returns whether they crowd. Begins and ends with a barrier.
+template <class Intervals>
+__device__ __forceinline__ bool count_intervals(const List& list, Held& held, unsigned count, unsigned want,
+                                                Intervals intervals) {
 #pragma unroll 1
   for (unsigned i = threadIdx.x; i < INTERVALS; i += THREADS) list.intervals[i] = 0;
-  Held held;
+  __syncthreads();
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
-    const unsigned at = i * THREADS + threadIdx.x;
-    held.keys[i] = at < count ? list.keys[at] : Key(0), held.columns[i] = at < count ? list.columns[at] : 0;
-  }
-  const Distance distance = measure(list, held, count);  // has a barrier
-#pragma unroll
-  for (int i = 0; i < ITEMS; i++) {
-    if (i % 4 == 0) held.before[i / 4] = 0;
-    if (i * THREADS + threadIdx.x < count) {
-      const unsigned before = atomicAdd(&list.intervals[distance.interval(held.keys[i], held.columns[i])], 1u);
-      held.before[i / 4] |= (before & 255) << (i % 4 * 8);
-    }
+    if (i % 2 == 0) held.before[i / 2] = 0;
+    if (i * THREADS + threadIdx.x >= count) continue;
+    const unsigned before = atomicAdd(&list.intervals[intervals.interval(held.keys[i], held.columns[i])], 1u);
+    held.before[i / 2] |= before << (i % 2 * 16);
   }
   __syncthreads();
-  if (add_up(list, want)) return false;
+  return add_up(list, want);
+}
+
+// Bring the entries of every interval together, and call `put(rank, key, column)` for the best `want`, each by some thread.
+template <class Intervals, class Put>
+__device__ __forceinline__ void rank_intervals(const List& list, const Held& held, unsigned count, unsigned want,
+                                               Intervals intervals, Put put) {
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
     if (i * THREADS + threadIdx.x >= count) break;
-    const unsigned interval = distance.interval(held.keys[i], held.columns[i]);
-    const unsigned slot = list.intervals[interval] + (held.before[i / 4] >> (i % 4 * 8) & 255);
+    const unsigned interval = intervals.interval(held.keys[i], held.columns[i]);
+    const unsigned slot = list.intervals[interval] + (held.before[i / 2] >> (i % 2 * 16) & 0xFFFF);
     if (slot < CAPACITY) list.keys[slot] = held.keys[i], list.columns[slot] = held.columns[i];
   }
   __syncthreads();
 #pragma unroll 1
   for (unsigned at = threadIdx.x; at < count; at += THREADS) {
     const Key key = list.keys[at];
-    const unsigned column = list.columns[at], interval = distance.interval(key, column);
+    const unsigned column = list.columns[at], interval = intervals.interval(key, column);
     unsigned rank = list.intervals[interval];
     if (rank >= want) break;
     const unsigned end = interval + 1 < INTERVALS ? list.intervals[interval + 1] : count;
-    for (unsigned other = rank; other < end; other++)
-      rank += list.keys[other] > key || (list.keys[other] == key && list.columns[other] < column);
+    for (unsigned other = rank; other < end; other++) rank += better(list.keys[other], list.columns[other], key, column);
     if (rank < want) put(rank, key, column);
   }
-  return true;
+}
+
+// Call `put(rank, key, column)` for the best `want` of the list's `count` entries, each by some thread. Changes the order of
+// the list and its counters. Begins and ends without a barrier.
+template <class Put>
+__device__ __forceinline__ void rank_list(const List& list, unsigned count, unsigned want, Put put) {
+  Held held;
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
+    const unsigned at = i * THREADS + threadIdx.x;
+    held.keys[i] = at < count ? list.keys[at] : Key(0), held.columns[i] = at < count ? list.columns[at] : 0;
+  }
+  const Even even = even_intervals(list, held, count);
+  if (!count_intervals(list, held, count, want, even)) {
+    rank_intervals(list, held, count, want, even, put);
+    return;
+  }
+  const Split split = split_intervals(list, count);
+  count_intervals(list, held, count, want, split);
+  rank_intervals(list, held, count, want, split, put);
 }
