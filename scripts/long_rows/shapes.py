@@ -127,8 +127,8 @@ def told(cf):
     f = vars(cf)
     return (
         f"{f['blocks']}x{f['threads']} l{f['loads']} c{f['capacity']}"
-        if "blocks" in f
-        else f"group {f['threads']} c{f['capacity']}"
+        if "room" not in f and not hasattr(cf, "room")
+        else f"held {f['blocks']}x{f['threads']}x{f['loads']} c{f['capacity']}"
     )
 
 
@@ -153,7 +153,7 @@ def main():
 
     dev = torch.device("cuda")
     place = device_of(dev)
-    split, group = registry.get("split_radix"), registry.get("group_maxima")
+    split, group = registry.get("split_radix"), registry.get("held_rows")
     todo = []
     for r, c, k, d in SHAPES:
         p = Problem.contiguous(r, c, k, NAMES[d])

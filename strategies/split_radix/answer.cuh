@@ -21,6 +21,6 @@ __device__ __forceinline__ void write_answer(List& list, unsigned count, unsigne
       static_cast<int*>(answer.indices)[first + rank] = int(column);
     }
   };
-  if (count > ITEMS * THREADS) tighten(list, count, k), count = k;
+  if (CAPACITY > ITEMS * THREADS && count > ITEMS * THREADS) tighten(list, count, k), count = k;
   rank_list(list, count, k, put);
 }
