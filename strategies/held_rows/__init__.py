@@ -47,7 +47,7 @@ class HeldRowsConfig:
 
     @property
     def room(self) -> int:
-        """Bytes of the longest row at any alignment, and 16."""
+        """Bytes of the longest row."""
         return self.blocks * self.threads * self.loads * 16
 
 
@@ -75,9 +75,9 @@ class HeldRows(Strategy):
         return nvcc.reasons_missing()
 
     def valid(self, config: HeldRowsConfig, problem: Problem, device: Device) -> bool:
-        """Whatever holds the row, at any alignment, and lists more than k."""
+        """Whatever holds the row, and lists more than k."""
         return (
-            problem.cols * problem.itemsize <= config.room - 16 * config.blocks
+            problem.cols * problem.itemsize <= config.room
             and 5 * problem.k <= 4 * config.capacity
             and problem.k <= MOST_ITEMS * config.threads
             and list_bytes(config.capacity, max(problem.itemsize, 4)) + STATIC_BYTES <= device.shared_bytes
@@ -92,8 +92,7 @@ class HeldRows(Strategy):
             if blocks > 1 and problem.rows * blocks > 2 * device.processors:
                 continue
             for threads in (256, 512, 1024):
-                per = -(-(problem.cols * problem.itemsize + 16 * blocks) // (16 * blocks * threads))
-                loads = power_of_two(per)
+                loads = power_of_two(-(-problem.cols * problem.itemsize // (16 * blocks * threads)))
                 if loads > KNOBS["loads"][-1] or threads * loads > MOST_LOADS:
                     continue
                 found += [

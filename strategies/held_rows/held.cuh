@@ -28,7 +28,7 @@ __device__ __forceinline__ uint4 keys_of(uint4 bits, Order order) {
 #endif
 }
 
-// A load of which a part is outside of the row, as keys; 0 outside.
+// A load at an end of a row, as keys; 0 behind the row.
 __device__ __forceinline__ uint4 edge_keys(const Element* data, unsigned column, unsigned cols, Order order) {
   uint4 bits = make_uint4(0, 0, 0, 0);
   unsigned* words = &bits.x;
@@ -43,9 +43,22 @@ __device__ __forceinline__ uint4 edge_keys(const Element* data, unsigned column,
   return bits;
 }
 
+// 16 bytes that begin `skew` elements behind where a line of 16 bytes does, which the next one goes on from.
+__device__ __forceinline__ uint4 shifted(uint4 line, uint4 next, unsigned skew) {
+  const unsigned bits = skew * ELEMENT_BYTES * 8;
+  unsigned words[8] = {line.x, line.y, line.z, line.w, next.x, next.y, next.z, next.w};
+#pragma unroll
+  for (int step = 2; step; step /= 2) {
+#pragma unroll
+    for (int w = 0; w + step < 8; w++) words[w] = bits / 32 & step ? words[w + step] : words[w];
+  }
+  return make_uint4(__funnelshift_r(words[0], words[1], bits % 32), __funnelshift_r(words[1], words[2], bits % 32),
+                    __funnelshift_r(words[2], words[3], bits % 32), __funnelshift_r(words[3], words[4], bits % 32));
+}
+
 struct HeldRow {
   uint4 loads[LOADS];
-  unsigned first;  // column of the first element, modulo 2^32: the first load may begin before the row
+  unsigned first;   // column of the first element
   unsigned cols;
   unsigned filled;  // loads of the block
 
@@ -59,23 +72,30 @@ struct HeldRow {
   __device__ __forceinline__ void read(const Element* data, unsigned columns, Order order) {
     const unsigned skew = unsigned(reinterpret_cast<unsigned long long>(data) % 16 / ELEMENT_BYTES);
     const uint4* line = reinterpret_cast<const uint4*>(data - skew);
-    const unsigned total = (columns + skew + VECTOR - 1) / VECTOR, per = (total + BLOCKS - 1) / BLOCKS;
+    const unsigned total = (columns + VECTOR - 1) / VECTOR, per = (total + BLOCKS - 1) / BLOCKS;
     const unsigned begin = min(block_of() * per, total), end = min(begin + per, total), at = begin + threadIdx.x;
-    const unsigned whole = max(begin, skew ? 1u : 0u);                 // the first load that is all in the row
-    const unsigned wholes = max(min(end, (columns + skew) / VECTOR), whole) - whole;
-    cols = columns, first = at * VECTOR - skew, filled = end - begin;
+    const unsigned lines = (columns + skew) / VECTOR;  // whole ones
+    const unsigned whole = max(min(end, skew && lines ? lines - 1 : lines), begin);
+    cols = columns, first = at * VECTOR, filled = end - begin;
+    if (skew == 0) {
+#pragma unroll
+      for (int i = 0; i < LOADS; i++)
+        loads[i] = at + i * THREADS < whole ? __ldcs(line + at + i * THREADS) : make_uint4(0, 0, 0, 0);
+    } else {
+#pragma unroll
+      for (int i = 0; i < LOADS; i++) {
+        const uint4* from = line + at + i * THREADS;
+        if (at + i * THREADS < whole && at + i * THREADS > 0) loads[i] = shifted(__ldg(from), __ldg(from + 1), skew);
+      }
+    }
 #pragma unroll
     for (int i = 0; i < LOADS; i++)
-      loads[i] = at + i * THREADS - whole < wholes ? __ldcs(line + at + i * THREADS) : make_uint4(0, 0, 0, 0);
-#pragma unroll
-    for (int i = 0; i < LOADS; i++)
-      if (at + i * THREADS - whole < wholes) loads[i] = keys_of(loads[i], order);
-    if (wholes == filled) return;
+      loads[i] = at + i * THREADS < whole ? keys_of(loads[i], order) : make_uint4(0, 0, 0, 0);
 #pragma unroll 1
-    for (unsigned edge = begin; edge < end; edge += max(filled - 1, 1u)) {
+    for (unsigned edge = skew ? begin : whole; edge < end; edge = max(edge + 1, whole)) {
       const unsigned number = edge - begin;
-      if (edge - whole < wholes || number % THREADS != threadIdx.x) continue;
-      const uint4 keys = edge_keys(data, edge * VECTOR - skew, columns, order);
+      if ((edge > 0 && edge < whole) || number % THREADS != threadIdx.x) continue;
+      const uint4 keys = edge_keys(data, edge * VECTOR, columns, order);
 #pragma unroll
       for (int i = 0; i < LOADS; i++) {  // by words: the loads must stay in registers
         const bool here = i == number / THREADS;

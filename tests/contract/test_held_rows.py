@@ -36,7 +36,7 @@ class Kind:
     @property
     def room(self) -> int:
         """Elements of the longest row."""
-        return self.config.room // DTYPE_BYTES[self.dtype] - self.config.blocks * 16 // DTYPE_BYTES[self.dtype]
+        return self.config.room // DTYPE_BYTES[self.dtype]
 
 
 KINDS = [
