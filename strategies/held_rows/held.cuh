@@ -1,30 +1,43 @@
-// A row in the registers of a cluster, as keys. Every block has a part of the row; its thread t has loads t, t + THREADS, ...
-// of 16 bytes.
+// A row in the registers of a cluster, as keys. Every block has a part of the row, every warp of it a part of that, in loads
+// of 16 bytes: its first load is that of all lanes, then comes its second.
 //
 // Compile-time: LOADS (of a thread).
 #pragma once
 #include "answer.cuh"
 #include "cluster.cuh"
 
-constexpr int ELEMENTS = LOADS * VECTOR;         // of a thread
+constexpr int ELEMENTS = LOADS * VECTOR;  // of a thread
 constexpr int MASKS = (ELEMENTS + 31) / 32;
 
-// A load of elements as keys.
+// A load of elements as keys. NaN is seldom, and costs a branch.
 __device__ __forceinline__ uint4 keys_of(uint4 bits, Order order) {
 #if !FLOAT
   return flipped(bits, order);
 #elif ELEMENT_BYTES == 4
-  return make_uint4(key_of(bits.x, order), key_of(bits.y, order), key_of(bits.z, order), key_of(bits.w, order));
+  const unsigned turn = SIGN ^ order.turn;
+  const auto key = [&](unsigned word) { return word ^ (unsigned(int(word) >> 31) & ~SIGN) ^ turn; };
+  const auto nan = [](unsigned word) { return __uint_as_float(word) != __uint_as_float(word); };
+  uint4 keys = make_uint4(key(bits.x), key(bits.y), key(bits.z), key(bits.w));
+  if (nan(bits.x) || nan(bits.y) || nan(bits.z) || nan(bits.w))
+    keys = make_uint4(key_of(bits.x, order), key_of(bits.y, order), key_of(bits.z, order), key_of(bits.w, order));
+  return keys;
 #elif ELEMENT_BYTES == 8
   const Key low = key_of(element(bits, 0), order), high = key_of(element(bits, 1), order);
   return make_uint4(unsigned(low), unsigned(low >> 32), unsigned(high), unsigned(high >> 32));
 #else
-  const unsigned turn = order.turn * 0x10001u, beyond = (0x7FFFu - order.infinity) * 0x10001u;
-  const auto both = [&](unsigned word) {
-    const unsigned nan = ((word & 0x7FFF7FFFu) + beyond) >> 15 & 0x10001u, negative = word >> 15 & 0x10001u;
-    return ((word ^ 0x80008000u ^ negative * 0x7FFFu) | nan * 0xFFFFu) ^ turn;
-  };
-  return make_uint4(both(bits.x), both(bits.y), both(bits.z), both(bits.w));
+  const unsigned turn = (0x8000u ^ order.turn) * 0x10001u, beyond = (0x7FFFu - order.infinity) * 0x10001u;
+  const auto nan = [&](unsigned word) { return (word & 0x7FFF7FFFu) + beyond & 0x80008000u; };  // a bit each
+  const auto both = [&](unsigned word) { return word ^ (word >> 15 & 0x10001u) * 0x7FFFu ^ turn; };
+  uint4 keys = make_uint4(both(bits.x), both(bits.y), both(bits.z), both(bits.w));
+  if (nan(bits.x) | nan(bits.y) | nan(bits.z) | nan(bits.w)) {
+    const unsigned best = order.turn * 0x10001u;
+    const auto mended = [&](unsigned key, unsigned word) {
+      const unsigned where = (nan(word) >> 15) * 0xFFFFu;
+      return (key & ~where) | (~best & where);
+    };
+    keys = make_uint4(mended(keys.x, bits.x), mended(keys.y, bits.y), mended(keys.z, bits.z), mended(keys.w, bits.w));
+  }
+  return keys;
 #endif
 }
 
@@ -58,47 +71,58 @@ __device__ __forceinline__ uint4 shifted(uint4 line, uint4 next, unsigned skew) 
 
 struct HeldRow {
   uint4 loads[LOADS];
-  unsigned first;   // column of the first element
+  const Element* data;
   unsigned cols;
-  unsigned filled;  // loads of the block
+  unsigned skew;     // elements from a line of 16 bytes to the row
+  unsigned at, end;  // this thread's first load, and the end of the warp's
+  unsigned whole;    // the end of those that may be read at once
 
   __device__ __forceinline__ Key key(int load, int e) const { return element(loads[load], e); }
-  __device__ __forceinline__ unsigned column(int load, int e) const { return first + (load * THREADS * VECTOR + e); }
+  __device__ __forceinline__ unsigned column(int load, int e) const { return (at + load * 32) * VECTOR + e; }
   // Keys elsewhere are 0.
-  __device__ __forceinline__ bool inside(int load, int e) const {
-    return load * THREADS + threadIdx.x < filled && column(load, e) < cols;
-  }
+  __device__ __forceinline__ bool inside(int load, int e) const { return at + load * 32 < end && column(load, e) < cols; }
 
-  __device__ __forceinline__ void read(const Element* data, unsigned columns, Order order) {
-    const unsigned skew = unsigned(reinterpret_cast<unsigned long long>(data) % 16 / ELEMENT_BYTES);
+  // Ask for all loads.
+  __device__ __forceinline__ void read(const Element* row, unsigned columns) {
+    data = row, cols = columns;
+    skew = unsigned(reinterpret_cast<unsigned long long>(data) % 16 / ELEMENT_BYTES);
     const uint4* line = reinterpret_cast<const uint4*>(data - skew);
-    const unsigned total = (columns + VECTOR - 1) / VECTOR, per = (total + BLOCKS - 1) / BLOCKS;
-    const unsigned begin = min(block_of() * per, total), end = min(begin + per, total), at = begin + threadIdx.x;
-    const unsigned lines = (columns + skew) / VECTOR;  // whole ones
-    const unsigned whole = max(min(end, skew && lines ? lines - 1 : lines), begin);
-    cols = columns, first = at * VECTOR, filled = end - begin;
+    const unsigned total = (cols + VECTOR - 1) / VECTOR, lines = (cols + skew) / VECTOR;
+    const unsigned per = ((total + BLOCKS * WARPS - 1) / (BLOCKS * WARPS) + 7) / 8 * 8;  // of a warp, in lines of 128 bytes
+    const unsigned begin = (block_of() * WARPS + warp_of()) * per;
+    at = begin + lane_of(), end = min(begin + per, total);
+    whole = min(end, skew && lines ? lines - 1 : lines);
     if (skew == 0) {
 #pragma unroll
       for (int i = 0; i < LOADS; i++)
-        loads[i] = at + i * THREADS < whole ? __ldcs(line + at + i * THREADS) : make_uint4(0, 0, 0, 0);
+        loads[i] = at + i * 32 < whole ? __ldcs(line + at + i * 32) : make_uint4(0, 0, 0, 0);
     } else {
 #pragma unroll
       for (int i = 0; i < LOADS; i++) {
-        const uint4* from = line + at + i * THREADS;
-        if (at + i * THREADS < whole && at + i * THREADS > 0) loads[i] = shifted(__ldg(from), __ldg(from + 1), skew);
+        const uint4* from = line + at + i * 32;
+        if (at + i * 32 < whole && at + i * 32 > 0) loads[i] = shifted(__ldg(from), __ldg(from + 1), skew);
       }
     }
+  }
+
+  // Make keys of loads from one to another.
+  template <int FROM, int TO> __device__ __forceinline__ void take(Order order) {
 #pragma unroll
-    for (int i = 0; i < LOADS; i++)
-      loads[i] = at + i * THREADS < whole ? keys_of(loads[i], order) : make_uint4(0, 0, 0, 0);
+    for (int i = FROM; i < TO; i++)
+      loads[i] = at + i * 32 < whole ? keys_of(loads[i], order) : make_uint4(0, 0, 0, 0);
+  }
+
+  // The loads at the ends of the row, which are read by elements.
+  __device__ __forceinline__ void take_edges(Order order) {
+    const unsigned begin = at - lane_of();
 #pragma unroll 1
-    for (unsigned edge = skew ? begin : whole; edge < end; edge = max(edge + 1, whole)) {
+    for (unsigned edge = skew && begin == 0 ? 0 : max(whole, begin); edge < end; edge = max(edge + 1, max(whole, begin))) {
       const unsigned number = edge - begin;
-      if ((edge > 0 && edge < whole) || number % THREADS != threadIdx.x) continue;
-      const uint4 keys = edge_keys(data, edge * VECTOR, columns, order);
+      if (number % 32 != lane_of()) continue;
+      const uint4 keys = edge_keys(data, edge * VECTOR, cols, order);
 #pragma unroll
       for (int i = 0; i < LOADS; i++) {  // by words: the loads must stay in registers
-        const bool here = i == number / THREADS;
+        const bool here = i == number / 32;
         loads[i] = make_uint4(here ? keys.x : loads[i].x, here ? keys.y : loads[i].y, here ? keys.z : loads[i].z,
                               here ? keys.w : loads[i].w);
       }
@@ -129,8 +153,16 @@ __device__ __forceinline__ Chosen reaching(const HeldRow& row, Key least) {
 #pragma unroll
   for (int i = 0; i < LOADS; i++) {
 #pragma unroll
-    for (int e = 0; e < VECTOR; e++)
-      if (row.key(i, e) >= least) chosen.masks[(i * VECTOR + e) / 32] |= 1u << ((i * VECTOR + e) % 32);
+    for (int e = 0; e < VECTOR; e++) {
+#if ELEMENT_BYTES == 2  // the upper half of a word compares as the word does
+      const uint4 load = row.loads[i];
+      const unsigned word = e < 2 ? load.x : e < 4 ? load.y : e < 6 ? load.z : load.w;
+      const bool reaches = (e % 2 ? word : word << 16) >= least << 16;
+#else
+      const bool reaches = row.key(i, e) >= least;
+#endif
+      if (reaches) chosen.masks[(i * VECTOR + e) / 32] |= 1u << ((i * VECTOR + e) % 32);
+    }
   }
   return chosen;
 }
