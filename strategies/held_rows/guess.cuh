@@ -4,8 +4,6 @@
 #include "held.cuh"
 #include "order.cuh"
 
-constexpr int SAMPLE = (LOADS + 7) / 8;  // loads of a thread that a first guess is made from, while others are on their way
-
 // What the blocks of a cluster tell each other; rounds take turns with two of each.
 struct Exchange {
   alignas(16) Key maxima[WARPS][32];
@@ -14,6 +12,7 @@ struct Exchange {
   Key block_guesses[2][BLOCKS];
   Key block_tops[2][BLOCKS];
   unsigned totals[2][WARPS];       // counts of the warps
+  unsigned ties[WARPS * BLOCKS];   // by the order of the warps' stretches
   unsigned block_totals[2][BLOCKS];
 };
 
@@ -54,7 +53,7 @@ struct Ranks {
 // Which ranks are reached by as many elements as wanted, on average and a few deviations more, where each thread's maximum is
 // one of so many elements.
 __device__ __forceinline__ Ranks ranks_of(unsigned want, unsigned among, float elements) {
-  const float none = log2f(1 - fminf(float(want) / float(among), 0.9999f)) * elements;  // of them among the wanted
+  const float none = log2f(1 - fminf(__fdividef(float(want), float(among)), 0.9999f)) * elements;  // of them among the wanted
   const float lanes = 32 * (1 - exp2f(none)), warps = WARPS * (1 - exp2f(32 * none));
   if (lanes >= 1) return {min(32u, unsigned(lanes) + 1), WARPS_RANK};
   return {1, min(unsigned(WARPS_RANK), unsigned(warps + 3 * sqrtf(warps * (1 - warps / WARPS))) + 2)};
@@ -62,9 +61,10 @@ __device__ __forceinline__ Ranks ranks_of(unsigned want, unsigned among, float e
 
 // The same for all threads of the cluster; has a barrier of the cluster.
 __device__ __forceinline__ Guess guess_from(Exchange& exchange, Key maximum, Ranks ranks, unsigned turn) {
-  exchange.maxima[warp_of()][lane_of()] = maximum;
-  __syncwarp();
-  const Key ranked = ranked_of_lanes(exchange.maxima[warp_of()], maximum, ranks.in_warp);
+  // Every warp ranks maxima of all warps, so that it does not matter where in the row large ones are.
+  exchange.maxima[(lane_of() * WARPS + warp_of()) / 32][(lane_of() * WARPS + warp_of()) % 32] = maximum;
+  __syncthreads();
+  const Key ranked = ranked_of_lanes(exchange.maxima[warp_of()], exchange.maxima[warp_of()][lane_of()], ranks.in_warp);
   const Key top = largest_of_lanes(maximum);
   if (lane_of() == 0) exchange.guesses[turn][warp_of()] = ranked, exchange.tops[turn][warp_of()] = top;
   if (threadIdx.x >= WARPS && threadIdx.x < 32) exchange.guesses[turn][threadIdx.x] = exchange.tops[turn][threadIdx.x] = 0;
@@ -90,17 +90,17 @@ __device__ __forceinline__ Guess guess_from(Exchange& exchange, Key maximum, Ran
   return guess;
 }
 
-// From the first loads.
+// From the first lines, while others are on their way.
 __device__ __forceinline__ Guess first_guess(const HeldRow& row, Exchange& exchange, unsigned want) {
   Key maximum = 0;
-  int group = SAMPLE * VECTOR;  // elements of a thread: two of three should have none of the wanted
+  int group = VECTOR;  // elements of a thread: two of three should have none of the wanted
   while (group > 1 && (unsigned long long)group * want > row.cols) group /= 2;
+  if (row.first < row.end) {
+    const uint4 bits = row.load(row.first);
+    const unsigned inside = row.inside(row.first);
 #pragma unroll
-  for (int i = 0; i < SAMPLE; i++) {
-#pragma unroll
-    for (int e = 0; e < VECTOR; e++) {
-      if (e * SAMPLE + i < group) maximum = max(maximum, row.key(i, e));
-    }
+    for (int e = 0; e < VECTOR; e++)
+      if (e < group && inside >> e & 1) maximum = max(maximum, key_of(element(bits, e), row.order));
   }
   Guess guess = guess_from(exchange, maximum, ranks_of(want, row.cols, group), 0);
   guess.cut = max(guess.cut, Key(1));
@@ -110,11 +110,15 @@ __device__ __forceinline__ Guess first_guess(const HeldRow& row, Exchange& excha
 // From all elements of the range; more than its bottom.
 __device__ __forceinline__ Key next_guess(const HeldRow& row, Exchange& exchange, Range range, unsigned want, unsigned turn) {
   Key maximum = 0;
+#pragma unroll 1
+  for (unsigned line = row.first; line < row.end; line += 32) {
+    const uint4 bits = row.load(line);
+    const unsigned inside = row.inside(line);
 #pragma unroll
-  for (int i = 0; i < LOADS; i++) {
-#pragma unroll
-    for (int e = 0; e < VECTOR; e++)
-      if (row.key(i, e) <= range.top) maximum = max(maximum, row.key(i, e));
+    for (int e = 0; e < VECTOR; e++) {
+      const Key key = key_of(element(bits, e), row.order);
+      if (inside >> e & 1 && key <= range.top) maximum = max(maximum, key);
+    }
   }
   const Ranks ranks = ranks_of(want - range.above, range.within, float(range.within) / (THREADS * BLOCKS));
   return min(max(guess_from(exchange, maximum, ranks, turn).cut, range.bottom + 1), range.top);

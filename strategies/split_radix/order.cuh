@@ -67,7 +67,7 @@ struct Split {
   // How many of them are better.
   __device__ __forceinline__ unsigned interval(Key key, unsigned column) const {
     unsigned found = 0;
-#pragma unroll
+#pragma unroll 1
     for (unsigned step = SPLITTERS; step; step /= 2)
       if (found + step <= SPLITTERS && better(keys[found + step - 1], columns[found + step - 1], key, column)) found += step;
     return found;
