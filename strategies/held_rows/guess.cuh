@@ -90,19 +90,25 @@ __device__ __forceinline__ Guess guess_from(Exchange& exchange, Key maximum, Ran
   return guess;
 }
 
+// Of how many of a lane's first elements the maximum is taken, so that two of three maxima are none of the wanted.
+__device__ __forceinline__ int group_of(unsigned want, unsigned cols) {
+  int group = VECTOR;
+#pragma unroll
+  for (int smaller = VECTOR / 2; smaller; smaller /= 2)
+    if (2 * smaller * (unsigned long long)want > cols) group = smaller;
+  return group;
+}
+
 // From the first lines, while others are on their way.
-__device__ __forceinline__ Guess first_guess(const HeldRow& row, Exchange& exchange, unsigned want) {
+__device__ __forceinline__ Guess first_guess(const HeldRow& row, Exchange& exchange, int group, Ranks ranks) {
   Key maximum = 0;
-  int group = VECTOR;  // elements of a thread: two of three should have none of the wanted
-  while (group > 1 && (unsigned long long)group * want > row.cols) group /= 2;
-  if (row.first < row.end) {
-    const uint4 bits = row.load(row.first);
-    const unsigned inside = row.inside(row.first);
+  if (row.lines) {
+    const uint4 bits = row.held[0];
 #pragma unroll
     for (int e = 0; e < VECTOR; e++)
-      if (e < group && inside >> e & 1) maximum = max(maximum, key_of(element(bits, e), row.order));
+      if (e < group && row.own >> e & 1) maximum = max(maximum, key_of(element(bits, e), row.order));
   }
-  Guess guess = guess_from(exchange, maximum, ranks_of(want, row.cols, group), 0);
+  Guess guess = guess_from(exchange, maximum, ranks, 0);
   guess.cut = max(guess.cut, Key(1));
   return guess;
 }
@@ -111,13 +117,12 @@ __device__ __forceinline__ Guess first_guess(const HeldRow& row, Exchange& excha
 __device__ __forceinline__ Key next_guess(const HeldRow& row, Exchange& exchange, Range range, unsigned want, unsigned turn) {
   Key maximum = 0;
 #pragma unroll 1
-  for (unsigned line = row.first; line < row.end; line += 32) {
-    const uint4 bits = row.load(line);
-    const unsigned inside = row.inside(line);
+  for (unsigned line = 0; line < row.lines; line++) {
+    const uint4 bits = row.held[line * 32];
 #pragma unroll
     for (int e = 0; e < VECTOR; e++) {
       const Key key = key_of(element(bits, e), row.order);
-      if (inside >> e & 1 && key <= range.top) maximum = max(maximum, key);
+      if (row.own >> (line * VECTOR + e) & 1 && key <= range.top) maximum = max(maximum, key);
     }
   }
   const Ranks ranks = ranks_of(want - range.above, range.within, float(range.within) / (THREADS * BLOCKS));

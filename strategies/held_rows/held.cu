@@ -54,20 +54,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
            int cols, int k, int smallest, int is_signed, int infinity) {
   extern __shared__ __align__(16) unsigned char memory[];
   __shared__ __align__(16) Counters counters;
-  __shared__ __align__(16) Exchange exchange;
+  __shared__ __align__(16) Exchange its_exchange;
   cluster_arrive();  // waited for before another block's memory is used
   const unsigned number = blockIdx.x / BLOCKS;
   const Element* data = x + number * row_stride;
   const Order order = order_of(smallest, is_signed, infinity);
+  Exchange& exchange = *kept(&its_exchange);
   HeldRow row;
   row.read(reinterpret_cast<uint4*>(memory + CAPACITY * (sizeof(Key) + 4) + INTERVALS * 4), data, cols, order);
   List list = make_list(memory, &counters);
+  const int group = group_of(k, cols);
+  const Ranks ranks = ranks_of(k, cols, group);
   __pipeline_wait_prior(1);
-  const Guess guess = first_guess(row, exchange, k);
+  const Guess guess = first_guess(row, exchange, group, ranks);
   __pipeline_wait_prior(0);
   Range range = {0, ONES, 0, unsigned(cols)};
   Key cut = guess.cut;
-  Mask chosen = reaching_first(row, cut);
+  Mask chosen = reaching(row, cut);
   Sums sums;
   unsigned round = 0;
   bool probes = false;
@@ -89,5 +92,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     chosen = reaching_key(row, cut);
   }
   list_chosen(row, list, chosen, sums);
-  if (block_of() == 0) write_answer(list, sums.all, k, number, data, order, {values, indices});
+  if (block_of() > 0) return;
+  const Even even = round == 0 ? even_between(guess.top, guess.cut) : Even{0, -1};
+  write_answer(list, sums.all, k, number, data, order, {values, indices}, even);
 }
