@@ -8,7 +8,7 @@ struct Answer {
   void* indices;
 };
 
-// Write the best k of the list's `count` entries as the answer of row number `row`, in order whether or not that is asked
+// Write the best k of the list's `count` entries, at most ITEMS * THREADS, as the answer of row number `row`, in order whether or not that is asked
 // for: the list's own order differs from run to run.
 __device__ __forceinline__ void write_answer(List& list, unsigned count, unsigned k, unsigned row, const Element* data,
                                              Order order, Answer answer) {
@@ -21,6 +21,5 @@ __device__ __forceinline__ void write_answer(List& list, unsigned count, unsigne
       static_cast<int*>(answer.indices)[first + rank] = int(column);
     }
   };
-  if (count > ITEMS * THREADS) tighten(list, count, k), count = k;
   rank_list(list, count, k, put);
 }
