@@ -4,43 +4,50 @@
 // Compile-time: see keys.cuh, list.cuh, cluster.cuh, held.cuh; RESIDENT (blocks of a processor that registers must suffice for).
 #include "guess.cuh"
 
-// All above a key, and of those that have it the first `want` by columns. Has two barriers of the cluster.
-__device__ __forceinline__ Chosen with_ties(const HeldRow& row, List& list, Exchange& exchange, Key tie, unsigned want,
-                                             unsigned turn) {
-  Chosen above = reaching(row, tie == ONES ? tie : tie + 1), ties;
-  unsigned* counts = list.counters->bins[0];  // by loads, then warps, from the end
-  unsigned counted = 0;
+// Turn counts into how many are before each; 32 warps or fewer have LOADS of them each. Begins and ends with a barrier.
+__device__ __forceinline__ void count_before(const unsigned* counts, unsigned* before) {
+  constexpr unsigned PLACES = LOADS * WARPS;
+  __syncthreads();
+  for (unsigned first = warp_of() * 32; first < PLACES; first += THREADS) {
+    unsigned earlier = 0, all;
+    for (unsigned place = lane_of(); place < first; place += 32) earlier += counts[place];
+    const unsigned place = first + lane_of(), own = place < PLACES ? counts[place] : 0, upto = scan_lanes(own, all);
+    earlier = __reduce_add_sync(~0u, earlier);
+    if (place < PLACES) before[place] = earlier + upto - own;
+  }
+  __syncthreads();
+}
+
+// Write those that have a key, the first `want` by columns, behind the `above` best. Has barriers of the cluster.
+__device__ __forceinline__ void write_ties(const HeldRow& row, List& list, Exchange& exchange, Key tie, unsigned want,
+                                           unsigned above, unsigned turn, const Answer& answer) {
+  unsigned *counts = list.counters->bins[0], *before = list.counters->bins[1], counted = 0;  // by loads, then warps
   static_assert(LOADS * WARPS <= BINS, "counts of loads and warps have no room");
+  Chosen ties;
 #pragma unroll
-  for (int m = 0; m < MASKS; m++) ties.masks[m] = 0, above.masks[m] = tie == ONES ? 0 : above.masks[m];
+  for (int m = 0; m < MASKS; m++) ties.masks[m] = 0;
 #pragma unroll
   for (int i = 0; i < LOADS; i++) {
     unsigned own = 0;
 #pragma unroll
-    for (int e = 0; e < VECTOR; e++) {
-      if (row.key(i, e) != tie || !row.inside(i, e)) continue;
-      ties.masks[(i * VECTOR + e) / 32] |= 1u << ((i * VECTOR + e) % 32), own++;
-    }
-    counted += own;
-    own = __reduce_add_sync(~0u, own);
-    if (lane_of() == 0) counts[BINS - 1 - (i * WARPS + warp_of())] = own;
+    for (int e = 0; e < VECTOR; e++) own |= unsigned(row.key(i, e) == tie && row.inside(i, e)) << e;
+    ties.masks[i * VECTOR / 32] |= own << i * VECTOR % 32;
+    counted += __popc(own);
+    own = __reduce_add_sync(~0u, __popc(own));
+    if (lane_of() == 0) counts[i * WARPS + warp_of()] = own;
   }
   const Sums sums = sum_up(exchange, counted, turn);
-  if (threadIdx.x == 0) list.counters->crossing[0] = sums.before;
-  __syncthreads();
-  const unsigned before = list.counters->crossing[0], upto = before + sums.own;  // this block
-  want = min(max(want, before), upto) - before;
-  const Bin crossing = find_bin(counts, max(want, 1u));
-  const unsigned last = want ? BINS - 1 - crossing.digit : 0;  // the load and warp that has the last of them
-#pragma unroll
+  if (threadIdx.x == 0) list.counters->crossing[0] = sums.before;  // in other blocks
+  count_before(counts, before);
+#pragma unroll 1
   for (int i = 0; i < LOADS; i++) {
-    const unsigned place = i * WARPS + warp_of();
-    const unsigned shift = i * VECTOR % 32, own = ties.masks[i * VECTOR / 32] >> shift & ((1u << VECTOR) - 1);
-    unsigned sum, taken = place > last ? 0 : own, rank = crossing.before + scan_lanes(__popc(own), sum);
-    for (; place == last && taken && (rank > want || !want); rank--) taken ^= 1u << (31 - __clz(taken));
-    above.masks[i * VECTOR / 32] |= taken << shift;
+    unsigned own = ties.masks[0] >> i * VECTOR % 32;
+    if (MASKS > 1 && i * VECTOR >= 32) own = ties.masks[MASKS - 1] >> i * VECTOR % 32;
+    own &= (1u << VECTOR) - 1;
+    unsigned all, rank = list.counters->crossing[0] + before[i * WARPS + warp_of()];
+    rank += scan_lanes(__popc(own), all) - __popc(own);
+    for (; own && rank < want; own &= own - 1, rank++) answer.put(above + rank, tie, row.column(i, __ffs(own) - 1));
   }
-  return above;
 }
 
 // List the chosen, and bring what the blocks of a cluster have together. Ends with a barrier of the cluster.
@@ -81,6 +88,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   HeldRow row;
   row.read(data, cols);
   List list = make_list(memory, &counters);
+  clear_intervals(list);
   const int group = group_of(k, cols);
   const Ranks ranks = ranks_of(k, cols, elements_of(row.end - row.begin, group));
   row.take(order);
@@ -88,6 +96,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   const Guess guess = guess_cut(row, exchange, group, ranks);
   Range range = {0, ONES, 0, unsigned(cols)};
   Key cut = guess.cut;
+  const Answer answer = {values, indices, (unsigned long long)number * k, data, order};
   Chosen chosen;
   Sums sums;
   unsigned round = 0;
@@ -99,7 +108,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     if (sums.all >= k) range.bottom = cut, range.within = sums.all - range.above;
     else range.top = cut - 1, range.within -= sums.all - range.above, range.above = sums.all;
     if (range.bottom == range.top) {
-      chosen = with_ties(row, list, exchange, range.top, k - range.above, (round + 1) % 2);
+      write_ties(row, list, exchange, range.top, k - range.above, range.above, (round + 1) % 2, answer);
+      chosen = range.top == ONES ? Chosen{} : reaching(row, range.top + 1);
       sums = sum_up(exchange, chosen.count(), round % 2);
       break;
     }
@@ -108,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     else cut = range.between((k + CAPACITY) / 2, guess.top);
   }
   list_chosen(row, list, chosen, sums);
-  if (block_of() > 0) return;
+  if (block_of() > 0 || sums.all == 0) return;
   const Even even = round == 0 ? even_between(guess.top, guess.cut) : Even{0, -1};
-  write_answer(list, sums.all, k, number, data, order, {values, indices}, even);
+  write_answer(list, sums.all, min(sums.all, unsigned(k)), answer, even);
 }
