@@ -284,11 +284,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
       };
     if (threadIdx.x == 0) memory.bound = state ? bounds[row] : Bound{0, 0, 0, 0, 0};
     __syncthreads();
-    if (state) {
-      take_step(memory, memory.work, steps, step);
-    } else {
-      for (step = 0; step < steps.all(); step++) take_step(memory, memory.work, steps, step);
-    }
+    const unsigned last = state ? step : steps.all() - 1;
+#pragma unroll 1
+    for (unsigned next = step; next <= last; next++) take_step(memory, memory.work, steps, next);
   }
   if (!state || !comes_last(memory, &state->arrived, gridDim.x)) return;
   const bool ends = step + 1 == steps.all();
