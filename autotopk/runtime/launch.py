@@ -311,11 +311,11 @@ def _slot(parameter: Parameter, places: dict[str, tuple[int, int]], problem: Pro
     return -1, value
 
 
-_functions: dict[tuple[bytes, str, int], int] = {}
+_functions: dict[tuple[bytes, str, int, int], int] = {}
 
 
-def _key(kernel: Kernel, index: int) -> tuple[bytes, str, int]:
-    return kernel.cubin, kernel.symbol, index
+def _key(kernel: Kernel, index: int) -> tuple[bytes, str, int, int]:
+    return kernel.cubin, kernel.symbol, kernel.shared_bytes, index  # a function reserves what one launch needs
 
 
 def _function(kernel: Kernel, index: int) -> int:

@@ -1,61 +1,52 @@
-// The best k of every row, by a cluster that holds the row in registers: a cut is guessed and counted, again where it
-// misleads, and what reaches it is listed and put in order by the cluster's first block.
+// The best k of every row, by a cluster that holds the row in shared memory: a cut is guessed from a part of it while others
+// are on their way, what reaches it is counted, again where the guess misled, and listed and put in order by the cluster's
+// first block.
 //
-// Compile-time: see keys.cuh, list.cuh, cluster.cuh, held.cuh; RESIDENT (blocks of a processor that registers must suffice for).
+// Compile-time: see keys.cuh, list.cuh, cluster.cuh; RESIDENT (blocks of a processor that registers must suffice for).
 #include "guess.cuh"
 
-constexpr unsigned GUESSES = 6;  // then halves of the range: a range of 2^64 keys ends
+constexpr unsigned GUESSES = 8;  // then halves of the range: a range of 2^64 keys ends
 
-// All above a key, and of those that have it the first `want` by columns. Has two barriers of the cluster.
-__device__ __forceinline__ Chosen with_ties(const HeldRow& row, List& list, Exchange& exchange, Key tie, unsigned want,
-                                             unsigned turn) {
-  Chosen above = reaching(row, tie == ONES ? tie : tie + 1), ties;
-  unsigned* counts = list.counters->bins[0];  // by loads, then warps, from the end
-  unsigned counted = 0;
-  static_assert(LOADS * WARPS <= BINS, "counts of loads and warps have no room");
-#pragma unroll
-  for (int m = 0; m < MASKS; m++) ties.masks[m] = 0, above.masks[m] = tie == ONES ? 0 : above.masks[m];
-#pragma unroll
-  for (int i = 0; i < LOADS; i++) {
-    unsigned own = 0;
-#pragma unroll
-    for (int e = 0; e < VECTOR; e++) {
-      if (row.key(i, e) != tie || !row.inside(i, e)) continue;
-      ties.masks[(i * VECTOR + e) / 32] |= 1u << ((i * VECTOR + e) % 32), own++;
-    }
-    counted += own;
-    own = __reduce_add_sync(~0u, own);
-    if (lane_of() == 0) counts[BINS - 1 - (i * WARPS + warp_of())] = own;
+// All above a key, and of those that have it the first `want` by columns. Has a barrier of the cluster.
+__device__ __forceinline__ Mask with_ties(const HeldRow& row, Exchange& exchange, Key tie, unsigned want) {
+  const Mask above = tie == ONES ? 0 : reaching_key(row, tie + 1);
+  const Mask ties = reaching_key(row, tie) & ~above;
+  const unsigned own = __reduce_add_sync(~0u, __popcll(ties)), place = warp_of() * BLOCKS + block_of();
+  cluster_wait();
+  if (lane_of() < BLOCKS) *of_block(&exchange.ties[place], lane_of()) = own;
+  cluster_sync();
+  unsigned before = 0;
+#pragma unroll 1
+  for (unsigned other = lane_of(); other < place; other += 32) before += exchange.ties[other];
+  before = __reduce_add_sync(~0u, before);
+  cluster_arrive();
+  Mask taken = 0;
+#pragma unroll 1
+  for (int bit = 0; bit < 64 && before < want; bit += VECTOR) {  // line by line
+    unsigned line = unsigned(ties >> bit) & LINE_MASK, all, upto = before + scan_lanes(__popc(line), all);
+    for (; line && upto > want; upto--) line ^= 1u << (31 - __clz(line));
+    taken |= Mask(line) << bit, before += all;
   }
-  const Sums sums = sum_up(exchange, counted, turn);
-  if (threadIdx.x == 0) list.counters->crossing[0] = sums.before;
-  if (threadIdx.x == THREADS - 1) list.counters->crossing[1] = sums.before + counted;
-  __syncthreads();
-  const unsigned before = list.counters->crossing[0], upto = list.counters->crossing[1];  // this block
-  want = min(max(want, before), upto) - before;
-  const Bin crossing = find_bin(counts, max(want, 1u));
-  const unsigned last = want ? BINS - 1 - crossing.digit : 0;  // the load and warp that has the last of them
-#pragma unroll
-  for (int i = 0; i < LOADS; i++) {
-    const unsigned place = i * WARPS + warp_of();
-    const unsigned shift = i * VECTOR % 32, own = ties.masks[i * VECTOR / 32] >> shift & ((1u << VECTOR) - 1);
-    unsigned sum, taken = place > last ? 0 : own, rank = crossing.before + scan_lanes(__popc(own), sum);
-    for (; place == last && taken && (rank > want || !want); rank--) taken ^= 1u << (31 - __clz(taken));
-    above.masks[i * VECTOR / 32] |= taken << shift;
-  }
-  return above;
+  return above | taken;
 }
 
-// Put the chosen into the list of the cluster's first block, from `slot` on.
-__device__ __forceinline__ void list_chosen(const HeldRow& row, const List& list, const Chosen& chosen, unsigned slot) {
-  Key* keys = of_block(list.keys, 0) + slot;
-  unsigned* columns = of_block(list.columns, 0) + slot;
-#pragma unroll
-  for (int i = 0; i < LOADS; i++) {
-#pragma unroll
-    for (int e = 0; e < VECTOR; e++)
-      if (chosen.has(i, e)) *keys++ = row.key(i, e), *columns++ = row.column(i, e);
+// List the chosen, and bring what the blocks of a cluster have together. Ends with a barrier of the cluster.
+__device__ __forceinline__ void list_chosen(const HeldRow& row, const List& list, Mask chosen, const Sums& sums) {
+  unsigned slot = sums.inside;
+  row.each(chosen, [&](Key key, unsigned column) { list.keys[slot] = key, list.columns[slot] = column, slot++; });
+#if BLOCKS > 1
+  __shared__ unsigned first;
+  if (threadIdx.x == 0) first = sums.before;  // of the block
+  __syncthreads();
+  Key* keys = of_block(list.keys, 0) + first;
+  unsigned* columns = of_block(list.columns, 0) + first;
+  cluster_wait();
+  if (block_of() > 0) {
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < sums.own; i += THREADS) keys[i] = list.keys[i], columns[i] = list.columns[i];
   }
+#endif
+  cluster_sync();
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
@@ -63,36 +54,45 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
            int cols, int k, int smallest, int is_signed, int infinity) {
   extern __shared__ __align__(16) unsigned char memory[];
   __shared__ __align__(16) Counters counters;
-  __shared__ __align__(16) Exchange exchange;
+  __shared__ __align__(16) Exchange its_exchange;
   cluster_arrive();  // waited for before another block's memory is used
   const unsigned number = blockIdx.x / BLOCKS;
   const Element* data = x + number * row_stride;
   const Order order = order_of(smallest, is_signed, infinity);
+  Exchange& exchange = *kept(&its_exchange);
   HeldRow row;
-  row.read(data, cols, order);
+  row.read(reinterpret_cast<uint4*>(memory + CAPACITY * (sizeof(Key) + 4) + INTERVALS * 4), data, cols, order);
   List list = make_list(memory, &counters);
+  const int group = group_of(k, cols);
+  const Ranks ranks = ranks_of(k, cols, group);
+  __pipeline_wait_prior(1);
+  const Guess guess = first_guess(row, exchange, group, ranks);
+  __pipeline_wait_prior(0);
   Range range = {0, ONES, 0, unsigned(cols)};
-  Chosen chosen;
+  Key cut = guess.cut;
+  Mask chosen = reaching(row, cut);
   Sums sums;
+  unsigned round = 0;
+  bool probes = false;
 #pragma unroll 1
-  for (unsigned round = 0, overflow = 0;; round++) {
-    Key cut = range.bottom + 1;  // where too many reached it, perhaps most were ties
-    if (!overflow) cut = guess_cut(row, exchange, range, k, round % 2);
-    if (round >= GUESSES) cut = range.bottom + (range.top - range.bottom) / 2 + 1;
-    chosen = reaching(row, cut);
-    sums = sum_up(exchange, chosen.count(), round % 2);
+  for (;; round++) {
+    sums = sum_up(exchange, __popcll(chosen), round % 2);
     if (sums.all >= k && sums.all <= CAPACITY) break;
-    overflow = sums.all >= k;
-    if (overflow) range.bottom = cut, range.within = sums.all - range.above;
+    if (sums.all >= k) range.bottom = cut, range.within = sums.all - range.above;
     else range.top = cut - 1, range.within -= sums.all - range.above, range.above = sums.all;
     if (range.bottom == range.top) {
-      chosen = with_ties(row, list, exchange, range.top, k - range.above, (round + 1) % 2);
-      sums = sum_up(exchange, chosen.count(), round % 2);
+      chosen = with_ties(row, exchange, range.top, k - range.above);
+      sums = sum_up(exchange, __popcll(chosen), (round + 1) % 2);
       break;
     }
+    probes = sums.all >= k && !probes;
+    if (probes) cut = range.bottom + 1;  // perhaps most were ties
+    else cut = next_guess(row, exchange, range, k, (round + 1) % 2);
+    if (round >= GUESSES) cut = range.bottom + (range.top - range.bottom) / 2 + 1;
+    chosen = reaching_key(row, cut);
   }
-  cluster_wait();
-  list_chosen(row, list, chosen, sums.before);
-  cluster_sync();
-  if (block_of() == 0) write_answer(list, sums.all, k, number, data, order, {values, indices});
+  list_chosen(row, list, chosen, sums);
+  if (block_of() > 0) return;
+  const Even even = round == 0 ? even_between(guess.top, guess.cut) : Even{0, -1};
+  write_answer(list, sums.all, k, number, data, order, {values, indices}, even);
 }

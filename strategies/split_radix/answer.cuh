@@ -11,7 +11,7 @@ struct Answer {
 // Write the best k of the list's `count` entries as the answer of row number `row`, in order whether or not that is asked
 // for: the list's own order differs from run to run.
 __device__ __forceinline__ void write_answer(List& list, unsigned count, unsigned k, unsigned row, const Element* data,
-                                             Order order, Answer answer) {
+                                             Order order, Answer answer, Even even = {0, -1}) {
   const unsigned long long first = (unsigned long long)row * k;
   const auto put = [&](unsigned rank, Key key, unsigned column) {
     if (answer.values) {  // of NaN with the bits of the input
@@ -22,5 +22,5 @@ __device__ __forceinline__ void write_answer(List& list, unsigned count, unsigne
     }
   };
   if (CAPACITY > ITEMS * THREADS && count > ITEMS * THREADS) tighten(list, count, k), count = k;
-  rank_list(list, count, k, put);
+  rank_list(list, count, k, even, put);
 }

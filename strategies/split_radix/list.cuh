@@ -57,7 +57,16 @@ __device__ __forceinline__ int begin_round(List& list) {
   return current;
 }
 
-__device__ __forceinline__ List make_list(unsigned char* memory, Counters* counters) {
+// An address of shared memory that the compiler keeps: it would find out anew where shared memory begins at every use.
+template <class T> __device__ __forceinline__ T* kept(T* address) {
+  asm volatile("" : "+l"(address));
+  __builtin_assume(__isShared(address));
+  return address;
+}
+
+__device__ __forceinline__ List make_list(unsigned char* dynamic, Counters* its_counters) {
+  unsigned char* memory = kept(dynamic);
+  Counters* counters = kept(its_counters);
   unsigned* columns = reinterpret_cast<unsigned*>(memory + CAPACITY * sizeof(Key));
   List list = {reinterpret_cast<Key*>(memory), columns, columns + CAPACITY, counters, 0};
   clear_counters(list);

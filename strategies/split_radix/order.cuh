@@ -38,8 +38,16 @@ struct Even {
   Key most;
   int shift;
 
-  __device__ __forceinline__ unsigned interval(Key key, unsigned) const { return unsigned((most - key) >> shift); }
+  __device__ __forceinline__ unsigned interval(Key key, unsigned) const {
+    return key < most ? unsigned((most - key) >> shift) : 0;
+  }
 };
+
+// Of keys from `least` on; above `most` are few.
+__device__ __forceinline__ Even even_between(Key most, Key least) {
+  const int bits = most > least ? bits_of(Key(most - least)) : 0;
+  return {most, bits > INTERVAL_BITS ? bits - INTERVAL_BITS : 0};
+}
 
 // Over the list's `count` entries, at least one; has a barrier.
 __device__ __forceinline__ Even even_intervals(const List& list, const Held& held, unsigned count) {
@@ -55,8 +63,7 @@ __device__ __forceinline__ Even even_intervals(const List& list, const Held& hel
   __syncthreads();
   const int warp = lane_of() < WARPS ? lane_of() : 0;
   most = largest_of_lanes(counters.keys[0][warp]), least = ~largest_of_lanes(counters.keys[1][warp]);
-  const int bits = bits_of(Key(most - least));
-  return {most, bits > INTERVAL_BITS ? bits - INTERVAL_BITS : 0};
+  return even_between(most, least);
 }
 
 // Intervals between entries, the best first.
@@ -67,7 +74,7 @@ struct Split {
   // How many of them are better.
   __device__ __forceinline__ unsigned interval(Key key, unsigned column) const {
     unsigned found = 0;
-#pragma unroll
+#pragma unroll 1
     for (unsigned step = SPLITTERS; step; step /= 2)
       if (found + step <= SPLITTERS && better(keys[found + step - 1], columns[found + step - 1], key, column)) found += step;
     return found;
@@ -165,16 +172,16 @@ __device__ __forceinline__ void rank_intervals(const List& list, const Held& hel
 }
 
 // Call `put(rank, key, column)` for the best `want` of the list's `count` entries, each by some thread. Changes the order of
-// the list and its counters. Begins and ends without a barrier.
+// the list and its counters. Begins and ends without a barrier. Where intervals are not known, `even.shift` is negative.
 template <class Put>
-__device__ __forceinline__ void rank_list(const List& list, unsigned count, unsigned want, Put put) {
+__device__ __forceinline__ void rank_list(const List& list, unsigned count, unsigned want, Even even, Put put) {
   Held held;
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
     const unsigned at = i * THREADS + threadIdx.x;
     held.keys[i] = at < count ? list.keys[at] : Key(0), held.columns[i] = at < count ? list.columns[at] : 0;
   }
-  const Even even = even_intervals(list, held, count);
+  if (even.shift < 0) even = even_intervals(list, held, count);
   if (!count_intervals(list, held, count, want, even)) {
     rank_intervals(list, held, count, want, even, put);
     return;

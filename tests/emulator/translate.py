@@ -29,6 +29,7 @@ _ASM_CALLS: list[tuple[str, str]] = [
     (r"(bar|barrier)(\.cta)?\.sync(\.aligned)? (\S+), (\S+)", "simt_sync_named({4}, {5}, true, __LINE__);"),
     (r"(bar|barrier)(\.cta)?\.arrive(\.aligned)? (\S+), (\S+)", "simt_sync_named({4}, {5}, false, __LINE__);"),
     (r"max\.NaN\.(f16|bf16)x2 (%\d), (%\d), (%\d)", "{2} = simt_larger_{1}({3}, {4});"),
+    (r"", ";"),
     (r"(fence|membar|prefetch|cp\.async\.bulk\.prefetch|createpolicy|discard)\.?.*", ";"),
     (r"mov\.u32 (%\d), %%?laneid", "{1} = simt_lane();"),
     (r"mov\.u32 (%\d), %%?lanemask_lt", "{1} = (1u << simt_lane()) - 1;"),

@@ -113,3 +113,4 @@ template <class T>
 SIMT_DEVICE void __builtin_assume_true(T) {}
 #define __builtin_assume(condition) __builtin_assume_true(0)
 #define __assume(condition) __builtin_assume_true(0)
+SIMT_DEVICE float __fdividef(float dividend, float divisor) { return dividend / divisor; }
