@@ -368,7 +368,7 @@ typedef struct {
   PyObject *owner;                                                      /* a tuple that keeps what follows */
   PyObject *plans, *runtime, *selected, *tensor, *parameter, *int64, *result, *result_out;
   PyObject *overridden, *only_devices, *threads, *has_names, *dispatch_modes, *transforms, *forward_ad, *grad_enabled,
-      *is_inference_mode, *increment_version;
+      *is_inference_mode, *increment_version, *deterministic;
 } Asker;
 
 static const char *ASKER = "autotopk.runtime._launcher.Asker";
@@ -540,6 +540,7 @@ static PyObject *ask(PyObject *capsule, PyObject *const *given, Py_ssize_t count
   Asked asked = {given[0], given[1], given[2], given[3], given[4], given[5], given[6] == Py_True};
   PyObject *type = (PyObject *)Py_TYPE(asked.input);
   if (!PyLong_CheckExact(asked.k)) return instead(Py_None);
+  if (!asked.data && self->deterministic != Py_None && yes(self->deterministic)) return instead(Py_None);
   if (!PyObject_IsTrue(asked.k)) return instead(Py_NotImplemented);     /* nothing to select */
   if ((type != self->tensor && type != self->parameter) || !PyLong_CheckExact(asked.dim) ||
       (asked.largest != Py_True && asked.largest != Py_False) || (asked.sorted != Py_True && asked.sorted != Py_False))
@@ -577,11 +578,11 @@ static PyObject *asker(PyObject *module, PyObject *arguments) {
   PyObject *tensor;
   Asker *self = PyMem_Calloc(1, sizeof *self);
   if (!self) return PyErr_NoMemory();
-  if (!PyArg_ParseTuple(arguments, "O!OOOOOOOOOOOOOOOOO", &PyDict_Type, &self->plans, &self->runtime, &self->selected,
+  if (!PyArg_ParseTuple(arguments, "O!OOOOOOOOOOOOOOOOOO", &PyDict_Type, &self->plans, &self->runtime, &self->selected,
                         &tensor, &self->parameter, &self->int64, &self->result, &self->result_out,
                         &self->overridden, &self->only_devices, &self->threads, &self->has_names,
                         &self->dispatch_modes, &self->transforms, &self->forward_ad, &self->grad_enabled,
-                        &self->is_inference_mode, &self->increment_version) ||
+                        &self->is_inference_mode, &self->increment_version, &self->deterministic) ||
       !learn(tensor)) {
     PyMem_Free(self);
     return NULL;

@@ -32,17 +32,8 @@ def _gathered(input: Tensor, dim: int, pairs: tuple[Tensor, Tensor]) -> Any:
     return torch.return_types.topk((input.gather(dim, pairs[1]), pairs[1]))
 
 
-pairs = Operation("topk", of_pairs=torch.return_types.topk, attach=_gathered)
-_indices = Operation(
-    "topk_indices", answer="indices", of_pairs=_narrowed, attach=lambda *found: found[-1], longest=(1 << 31) - 1
-)
-operators.register(pairs, "(Tensor values, Tensor indices)")
-operators.register(_indices, "Tensor")
-_topk, _topk_indices = pairs.__call__, _indices.__call__
-
-
 def _of_ranks(ranks: Tensor, k: int, dim: int) -> Tensor:
-    indices: Tensor = _topk_indices(ranks, k, dim, True, True)
+    indices: Tensor = _indices.regardless(ranks, k, dim, True, True)
     return indices.to(torch.int64)
 
 
@@ -57,9 +48,21 @@ _stable_indices = Operation(
     longest=(1 << 31) - 1,
     stable=_of_equals,
 )
+pairs = Operation("topk", of_pairs=torch.return_types.topk, attach=_gathered, deterministic=_stable_pairs)
+_indices = Operation(
+    "topk_indices",
+    answer="indices",
+    of_pairs=_narrowed,
+    attach=lambda *found: found[-1],
+    longest=(1 << 31) - 1,
+    deterministic=_stable_indices,
+)
+operators.register(pairs, "(Tensor values, Tensor indices)")
+operators.register(_indices, "Tensor")
+_topk, _topk_indices = pairs.__call__, _indices.__call__
 _stable_topk, _stable_topk_indices = _stable_pairs.__call__, _stable_indices.__call__
 _deterministic = torch.are_deterministic_algorithms_enabled
-_select = Selector(_topk_indices, _stable_topk_indices).__call__
+_select = Selector(_indices.regardless, _stable_topk_indices).__call__
 _router = Router("topk_softmax", pairs)
 routers.register(_router)
 _route = _router.__call__
@@ -105,7 +108,7 @@ def topk(
             dim = aliases.pop("axis")
         if aliases:
             return torch_topk(input, k, dim, largest, sorted, out=out, **aliases)  # says what is wrong
-    if stable is not False or _deterministic():
+    if stable is not False:
         _check_stable(stable)
         return _stable_topk(input, k, dim, largest, sorted, out)
     return _topk(input, k, dim, largest, sorted, out)
@@ -148,11 +151,10 @@ def topk_indices(
         Whatever torch.topk raises for the same arguments.
         TypeError, ValueError: an argument of the selector, or stable, is not among those accepted, which are named.
     """
-    if stable is not False or asked or _deterministic():
+    if stable is not False or asked:
         _check_stable(stable)
-        stable = stable or _deterministic()
         if asked:
-            return _select(input, k, dim, largest, sorted, stable, asked)
+            return _select(input, k, dim, largest, sorted, stable or _deterministic(), asked)
         return _stable_topk_indices(input, k, dim, largest, sorted)  # type: ignore[arg-type] # torch says what k is not
     return _topk_indices(input, k, dim, largest, sorted)  # type: ignore[arg-type]
 
@@ -198,7 +200,7 @@ def topk_mask(
         Whatever torch.topk raises for the same arguments.
     """
     _check_stable(stable)
-    chosen = _stable_topk if stable or _deterministic() else _topk
+    chosen = _stable_topk if stable else _topk
     return thresholds.topk_mask(chosen, x, k, fill, dim, largest)
 
 

@@ -56,6 +56,8 @@ _transforms: Callable[[], object | None] = getattr(_functorch, "peek_interpreter
 _has_names: Callable[[Tensor], bool] | None = getattr(Tensor, "has_names", None)  # gone since torch 2.13
 _function_modes: Callable[[], Any] = getattr(torch.overrides, "_get_current_function_mode_stack", list)
 _grad_enabled = torch.is_grad_enabled
+_deterministic = torch.are_deterministic_algorithms_enabled
+_deterministic_in_c: Callable[[], bool] = getattr(torch._C, "_get_deterministic_algorithms", _deterministic)
 _threads = torch.get_num_threads
 _Parameter = torch.nn.Parameter
 
@@ -111,7 +113,7 @@ def whole(k: Any) -> int | None:
     return None
 
 
-def _asker(plans: dict[Any, Plan | None], runtime: Runtime, attached: bool) -> Callable[..., Any]:
+def _asker(plans: dict[Any, Plan | None], runtime: Runtime, attached: bool, deterministic: bool) -> Callable[..., Any]:
     """What answers for an operation in C; where there is none, or where tensors are not as it reads them, nothing."""
     a_tensor = torch.empty(0, device="cpu")
     if native is None or type(a_tensor) is not Tensor or not all(hasattr(a_tensor, name) for name in native.READ):
@@ -135,6 +137,7 @@ def _asker(plans: dict[Any, Plan | None], runtime: Runtime, attached: bool) -> C
         _grad_enabled,
         torch.is_inference_mode_enabled,
         torch.autograd.graph.increment_version,
+        _deterministic_in_c if deterministic else None,
     )
     return ask
 
@@ -152,6 +155,7 @@ class Operation(Planner):
         attach: Attach | None = None,
         longest: int | None = None,
         stable: Fallback | None = None,
+        deterministic: "Operation | None" = None,
         runtime: Runtime = default,
     ) -> None:
         """Declare an operation.
@@ -164,6 +168,7 @@ class Operation(Planner):
             attach: its result with derivatives; by default torch.topk answers where any are asked for.
             longest: the longest dimension that its result can count; longer ones raise OverflowError.
             stable: the lowest index comes first among equals; what stands for torch.topk then, with its arguments.
+            deterministic: what answers while torch is told to use deterministic algorithms, unless for data alone.
             runtime: whose winners, plans and failures count.
         """
         super().__init__(name, answer, longest, runtime)
@@ -175,7 +180,8 @@ class Operation(Planner):
         self._torch_topk = stable or torch_topk
         self.operator: Callable[..., Any] | None = None
         """Of torch, with arguments and results as here; see `operators`."""
-        self.ask = _asker(self._plans, runtime, attach is not None)
+        self._repeatable = deterministic
+        self.ask = _asker(self._plans, runtime, attach is not None, deterministic is not None)
         """Answers calls that are a kernel alone, with the arguments of `__call__`; else a plan that Python is to run,
         NotImplemented for torch.topk, or None for all else."""
 
@@ -193,19 +199,27 @@ class Operation(Planner):
 
         `data` says that all that torch has on top of data had its turn before.
         """
-        if _is_compiling():
-            return self._longer_way(input, k, dim, largest, sorted, out, data)
-        found = self.ask(input, k, dim, largest, sorted, out, data)
+        found = None if _is_compiling() else self.ask(input, k, dim, largest, sorted, out, data)
         if found is None:
+            if self._repeatable is not None and not data and _deterministic():
+                return self._repeatable(input, k, dim, largest, sorted, out)
             return self._look_up(input, k, dim, largest, sorted, out, data)
         if found is NotImplemented:
             return self.of_torch(input, k, dim, largest, sorted, out)
         return self._run(found, input, k, dim, largest, sorted, out, data) if type(found) is Plan else found
 
+    def regardless(self, input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> Any:
+        """The result whether or not torch's algorithms are to be deterministic: where no elements are equal."""
+        if self._repeatable is not None and _deterministic():
+            return self._look_up(input, k, dim, largest, sorted, None, False)
+        return self(input, k, dim, largest, sorted)
+
     def _look_up(
         self, input: Tensor, k: int, dim: int, largest: bool, sorted: bool, out: Outputs | None, data: bool
     ) -> Any:
         """The result for whatever is asked, where it is not known that it is a plan's."""
+        if _is_compiling():
+            return self._longer_way(input, k, dim, largest, sorted, out, data)
         if type(k) is int and not k:  # nothing to select
             return self.of_torch(input, k, dim, largest, sorted, out)
         if not (type(input) is Tensor or type(input) is _Parameter) or (

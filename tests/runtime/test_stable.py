@@ -1,8 +1,9 @@
 """`stable=True`: of equal elements those of the lowest indices, in that order, whoever answers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -158,6 +159,40 @@ def test_deterministic_algorithms_are_stable() -> None:
     assert autotopk.topk_indices(x, 3).tolist() == [[0, 1, 2]] * 2
     assert autotopk.topk_indices(x, 3, fill=-1).tolist() == [[0, 1, 2]] * 2
     assert autotopk.topk_mask(x, 3).sum(0).tolist() == [2, 2, 2] + [0] * 197
+
+
+def test_deterministic_algorithms_are_stable_where_a_kernel_answered_before(planted: Planted, twins: str) -> None:
+    expected = select(X, 3, index_dtype=torch.int64)[0]
+    out = torch.empty(4, 3), torch.empty(4, 3, dtype=torch.int64)
+    asked: tuple[Callable[[], Any], ...] = (
+        lambda: autotopk.topk(X, 3).indices,
+        lambda: autotopk.topk(X, np.int64(3)).indices,
+        lambda: autotopk.topk(X.clone().requires_grad_(), 3).indices,
+        lambda: autotopk.topk(X, 3, out=out).indices,
+        lambda: autotopk.topk_indices(X, 3).long(),
+        lambda: torch.vmap(lambda row: autotopk.topk(row, 3).indices)(X),
+        lambda: torch.compile(lambda x: autotopk.topk(x, 3).indices, fullgraph=True, backend="aot_eager")(X),
+    )
+    for one in asked:
+        before = planted.answers
+        one()
+        usual = planted.answers - before
+        torch.use_deterministic_algorithms(True)
+        try:
+            assert torch.equal(one(), expected)
+        finally:
+            torch.use_deterministic_algorithms(False)
+        before = planted.answers
+        one()
+        assert planted.answers - before == usual
+
+
+@pytest.mark.usefixtures("deterministic")
+def test_deterministic_algorithms_let_answers_of_data_alone_be(planted: Planted, twins: str) -> None:
+    """torch.topk under `patch()`, and our operators, whose graphs say which of them is asked."""
+    values, _ = torch.ops.autotopk.topk(X, 3)
+    assert torch.equal(values, X.topk(3).values)
+    assert planted.answers == 1
 
 
 # Strategies
