@@ -83,7 +83,7 @@ class HeldRows(Strategy):
         return (
             problem.cols * problem.itemsize <= config.room
             and 5 * problem.k <= 4 * config.capacity
-            and problem.k <= MOST_ITEMS * config.threads
+            and config.capacity <= MOST_ITEMS * config.threads
             and shared_bytes(config, problem.itemsize) + STATIC_BYTES + OWN_BYTES + config.threads * 8 <= device.shared_bytes
             and (config.blocks == 1 or device.capability >= (9, 0))
         )
@@ -138,7 +138,7 @@ def _source(config: HeldRowsConfig, kind: str) -> CudaSource:
         "CAPACITY": capacity,
         "INTERVALS": _intervals(config),
         "ITEMS": max(1, min(MOST_ITEMS, capacity // config.threads)),
-        "RESIDENT": max(1, _resident_threads(config, element_bytes) // config.threads),
+        "RESIDENT": max(1, (1024 if config.loads <= 8 else 512) // config.threads),
     }
     return CudaSource(
         file="autotopk.strategies.held_rows/held.cu",
@@ -152,14 +152,8 @@ def _source(config: HeldRowsConfig, kind: str) -> CudaSource:
     )
 
 
-def _resident_threads(config: HeldRowsConfig, element_bytes: int) -> int:
-    """Threads of a processor that registers suffice for: 40, 64 or 128 each."""
-    few = config.loads <= 4 and element_bytes < 8
-    return 1536 if few else 1024 if config.loads <= 8 else 512
-
-
 def _intervals(config: HeldRowsConfig) -> int:
-    return min(2 * config.capacity, MOST_INTERVALS)
+    return min(config.capacity, MOST_INTERVALS)
 
 
 def shared_bytes(config: HeldRowsConfig, itemsize: int) -> int:

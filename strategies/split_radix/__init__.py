@@ -49,7 +49,7 @@ MOST_ITEMS = 8
 """Entries of its list that a thread has registers for."""
 
 SHARE = 512
-"""As in found.cuh: places in scratch memory for each part of a row, times as many as k takes."""
+"""As in found.cuh: places in scratch memory for each part of a row, or as many times as make k."""
 
 MIN_PART = 32 << 10
 """Bytes of a row that are worth a block of their own."""

@@ -73,15 +73,20 @@ typedef Key Number;
 __device__ __forceinline__ Number number_of(Element bits, Order) { return bits; }
 #endif
 
-// A number below which, among flipped elements, all have smaller keys than this one. Where it is NaN, none is below.
+// A bound that numbers of this key and of larger ones pass, and few others.
 __device__ __forceinline__ Number bound_of(Key key, Order order) {
-  Key bits = key;
-  if (FLOAT) {
-    bits ^= order.turn;
-    bits ^= (bits & SIGN ? SIGN : ONES) ^ (order.turn & SIGN);
-  }
-  return number_of(Element(bits), order);
+#if FLOAT
+  Key below = key - 1;                                         // of 0 it is NaN, which all pass
+  if (below == SIGN - 1) below--;                              // -0, which +0 is no larger than
+  const Key most = SIGN | infinity_of(order);
+  if (key && below > most) below = most;                       // only NaN is beyond infinity
+  return number_of(Element(below & SIGN ? below ^ SIGN : below ^ ONES), order);
+#else
+  return Element(key);
+#endif
 }
+
+__device__ __forceinline__ bool passes(Number number, Number bound) { return FLOAT ? !(number <= bound) : number >= bound; }
 
 // Element `at` of a load; free where `at` is known at compile time, a few instructions where not.
 __device__ __forceinline__ Element element(uint4 bits, int at) {
@@ -113,7 +118,7 @@ __device__ __forceinline__ unsigned larger_bfloats(unsigned a, unsigned b) {
   return larger;
 }
 
-// Whether any of a load's elements, flipped, is not below the bound.
+// Whether any of a load's elements, flipped, passes the bound.
 __device__ __forceinline__ bool reaches(uint4 bits, Number bound, Order order) {
   bool any = false;
 #if FLOAT && ELEMENT_BYTES == 2
@@ -124,14 +129,14 @@ __device__ __forceinline__ bool reaches(uint4 bits, Number bound, Order order) {
   constexpr int LEFT = VECTOR;
 #endif
 #pragma unroll
-  for (int e = 0; e < LEFT; e++) any |= !(number_of(element(bits, e), order) < bound);
+  for (int e = 0; e < LEFT; e++) any |= passes(number_of(element(bits, e), order), bound);
   return any;
 }
 
-// Which of them are not, a bit each.
+// Which of them do, a bit each.
 __device__ __forceinline__ unsigned reaching(uint4 bits, Number bound, Order order) {
   unsigned elements = 0;
 #pragma unroll
-  for (int e = 0; e < VECTOR; e++) elements |= unsigned(!(number_of(element(bits, e), order) < bound)) << e;
+  for (int e = 0; e < VECTOR; e++) elements |= unsigned(passes(number_of(element(bits, e), order), bound)) << e;
   return elements;
 }
