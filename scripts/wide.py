@@ -1,14 +1,19 @@
-"""Check wide_radix exactly and time it against torch.topk by CUDA-graph replay: PYTHONPATH=$PWD python .gpu/wide.py"""
+"""Check wide_radix exactly and time it against torch.topk by CUDA-graph replay: `python scripts/wide.py`, on a GPU."""
 
 import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from autotopk import registry
 from autotopk.device import device_of
 from autotopk.oracle.reference import problems_with
 from autotopk.problem import Problem
 from autotopk.runtime import launch
+from autotopk.strategy import Config
 
 SHAPES = [
     (1, 30_000_000, 30_000, "float32"),
@@ -31,7 +36,8 @@ ADVERSARIAL = [
 ]
 
 
-def made(name, rows, cols, dtype):
+def made(name: str, rows: int, cols: int, dtype: str) -> Tensor:
+    """An input of that kind."""
     kind = getattr(torch, dtype)
     if name == "random":
         if kind.is_floating_point:
@@ -58,7 +64,7 @@ def made(name, rows, cols, dtype):
     return x
 
 
-def replayed(call, seconds=0.3):
+def replayed(call: Callable[[], Any], seconds: float = 0.3) -> float:
     """Median us of a call in a CUDA graph."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
@@ -71,7 +77,8 @@ def replayed(call, seconds=0.3):
     for _ in range(3):
         graph.replay()
     torch.cuda.synchronize()
-    times, end = [], time.time() + seconds
+    times: list[float] = []
+    end = time.time() + seconds
     while len(times) < 5 or (time.time() < end and len(times) < 100):
         start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
         start.record()
@@ -82,10 +89,11 @@ def replayed(call, seconds=0.3):
     return sorted(times)[len(times) // 2]
 
 
-def main():
+def main() -> None:
+    """Check and time every shape, then every adversarial input."""
     place, strategy = device_of(torch.device("cuda")), registry.get("wide_radix")
 
-    def bound(problem, config):
+    def bound(problem: Problem, config: Config) -> Callable[[Tensor], Any]:
         return launch.bind(strategy.program(config, problem, place), problem, place)
 
     for rows, cols, k, dtype in SHAPES:
@@ -94,11 +102,12 @@ def main():
             print(problem, "refused:", reasons)
             continue
         x = made("random", rows, cols, dtype)
-        theirs = replayed(lambda: torch.topk(x, k))
+        theirs = replayed(partial(torch.topk, x, k))
         for config in strategy.ladder(problem, place):
             run = bound(problem, config)
-            wrong = problems_with(x, *run(x), k)
-            us = replayed(lambda: run(x))
+            values, indices = run(x)
+            wrong = problems_with(x, values, indices, k)
+            us = replayed(partial(run, x))
             scratch = strategy.program(config, problem, place).scratch_bytes(problem) / (
                 rows * k * (problem.itemsize + 8)
             )
@@ -117,17 +126,18 @@ def main():
             for config in dict.fromkeys([ladder[0], ladder[-1]] if rows > 1 else ladder[:1]):
                 run = bound(problem, config)
                 first, again = run(x), run(x)
-                wrong = problems_with(x, *first, k, largest=largest, sorted=order)
+                wrong = problems_with(x, first[0], first[1], k, largest=largest, sorted=order)
                 same = torch.equal(first[1], again[1])
                 print(
                     name,
                     problem,
                     config.split,
-                    f"{replayed(lambda: run(x), 0.1):9.1f} us",
+                    f"{replayed(partial(run, x), 0.1):9.1f} us",
                     wrong or "exact",
                     "same again" if same else "DIFFERS",
                     flush=True,
                 )
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -13,6 +13,13 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 SAMPLES = 4096
 """Positions that a sampling kernel looks at in one row, on an even stride."""
 
+LINE, PIECES, TIMES, STRETCH = 128, 128, (1, 2, 4, 8), 16384
+"""Another kernel looks at lines of so many bytes: one in each of `PIECES` equal stretches, or of so many times as many
+where a row has `STRETCH` elements for each time."""
+
+HASH = (0x9E3779B1, 0x2C1B3C6D)
+"""Its factors: the line of a stretch follows from the stretch's number."""
+
 
 @dataclass(frozen=True)
 class _Request:
@@ -51,6 +58,34 @@ class _Request:
         """(cols,) bool: the columns on a sampler's stride."""
         return self.columns % max(2, self.cols // SAMPLES) == 0
 
+    @property
+    def sampled_lines(self) -> Tensor:
+        """(rows, cols) bool: the columns where lines are looked at, however many times as many are.
+
+        Rows are back to back in memory that begins at a line.
+        """
+        size = self.dtype.itemsize
+        load = 16 // size  # elements; lines are counted from the first whole load of a row
+        skew = self.row_numbers * self.cols * size % LINE // size
+        first = -(-skew // load) * load - skew
+        lines = ((self.cols + skew) // load * load - skew - first).clamp(min=0) // (LINE // size)  # (rows, 1)
+        found = torch.zeros(self.rows, self.cols + 1, dtype=torch.bool, device=self.device)
+        within = torch.arange(LINE // size, device=self.device)
+        pieces = torch.ones_like(lines)
+        while (more := (2 * pieces <= lines) & (pieces < PIECES)).any():
+            pieces = torch.where(more, 2 * pieces, pieces)
+        for times in TIMES:
+            if times > 1 and self.cols < STRETCH * times:
+                break
+            stretch = torch.arange(PIECES * times, device=self.device)
+            stretches = pieces * times
+            begin, end = stretch * lines // stretches, (stretch + 1) * lines // stretches
+            column = first + (begin + (_hashed(stretch) * (end - begin) >> 32)) * (LINE // size)
+            column = torch.where((stretch < stretches) & (lines > 0), column, self.cols)
+            columns = (column.unsqueeze(2) + within).clamp(max=self.cols)  # (rows, stretches, elements of a line)
+            found.scatter_(1, columns.flatten(1), True)
+        return found[:, : self.cols]
+
     def full(self, value: float) -> Tensor:
         return torch.full((self.rows, self.cols), value, dtype=self.dtype, device=self.device)
 
@@ -81,6 +116,13 @@ class _Request:
     def one_bits(self) -> int:
         """The bits of 1."""
         return self.bits_of(1)
+
+
+def _hashed(numbers: Tensor) -> Tensor:
+    """32 bits that tell nothing of the number."""
+    bits = (numbers + 1) * HASH[0] & 0xFFFFFFFF
+    bits = (bits ^ bits >> 15) * HASH[1] & 0xFFFFFFFF
+    return bits ^ bits >> 13
 
 
 def _all_but_k_minus_1_equal(r: _Request) -> Tensor:
@@ -191,17 +233,27 @@ def _extremes(r: _Request) -> Tensor:
 
 def _sampler_peaks(r: _Request) -> Tensor:
     """Large exactly where a strided sampler looks: its threshold is far too high."""
-    return _on_stride(r, 60)
+    return _where(r, r.sampled, 60)
 
 
 def _sampler_holes(r: _Request) -> Tensor:
     """Small exactly where a strided sampler looks: its threshold lets everything through."""
-    return _on_stride(r, -60)
+    return _where(r, r.sampled, -60)
 
 
-def _on_stride(r: _Request, step: int) -> Tensor:
+def _line_peaks(r: _Request) -> Tensor:
+    """Large exactly where a sampler of lines looks: almost nothing else passes the cut that it tells."""
+    return _where(r, r.sampled_lines, 60)
+
+
+def _line_holes(r: _Request) -> Tensor:
+    """The best are exactly where a sampler of lines does not look: all of these pass the cut that it tells."""
+    return _where(r, r.sampled_lines, -60)
+
+
+def _where(r: _Request, sampled: Tensor, step: int) -> Tensor:
     base = r.random() if r.dtype.is_floating_point else r.integers(60, 67).to(r.dtype)
-    return torch.where(r.sampled, base + step, base)
+    return torch.where(sampled, base + step, base)
 
 
 _ANY: dict[str, Callable[[_Request], Tensor]] = {
@@ -220,6 +272,8 @@ _ANY: dict[str, Callable[[_Request], Tensor]] = {
     "extremes": _extremes,
     "sampler_peaks": _sampler_peaks,
     "sampler_holes": _sampler_holes,
+    "line_peaks": _line_peaks,
+    "line_holes": _line_holes,
 }
 
 _FLOATS_ONLY: dict[str, Callable[[_Request], Tensor]] = {

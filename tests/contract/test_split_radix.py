@@ -17,6 +17,7 @@ from autotopk.device import H100, Device
 from autotopk.oracle import inputs
 from autotopk.problem import ANSWERS, DTYPE_BYTES, INTEGERS, Problem
 from autotopk.program import MAX_SCRATCH_BYTES, KernelProgram
+from autotopk.strategies import split_radix
 from autotopk.strategies.split_radix import MAX_COLS, MIN_COLS, SplitRadixConfig
 from tests.contract.cases import LAYOUTS, ORDERS, Case
 from tests.contract.drawn import draw_values
@@ -129,6 +130,14 @@ def test_a_sample_of_all_the_largest_costs_a_second_read(blocks: int, sequences:
     config = SplitRadixConfig(blocks, 64, 1, 64)
     found = answer(sequences, registry.get("split_radix"), config, case, x)
     assert not case.problems_with(x, found)
+
+
+def test_named_inputs_know_where_the_sample_looks() -> None:
+    text = (Path(split_radix.__file__).parent / "sample.cuh").read_text()
+    assert all(f"{factor:#X}u".replace("0X", "0x") in text for factor in inputs.HASH)
+    assert f"constexpr unsigned SPARED = {inputs.STRETCH};" in text
+    assert f"constexpr unsigned MOST_TIMES = {inputs.TIMES[-1]};" in text
+    assert f"CAPACITY : {inputs.PIECES};" in text
 
 
 def gpus() -> list[Device]:

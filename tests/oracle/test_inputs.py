@@ -57,6 +57,27 @@ def test_meaning(dtype: torch.dtype) -> None:
     assert (holes[:, ::2].max() < holes[:, 1::2].min()).item()
 
 
+@pytest.mark.parametrize("dtype", FLOATS + INTEGERS, ids=str)
+@pytest.mark.parametrize("shift", [0, 1])
+def test_lines_that_a_sampler_looks_at(dtype: torch.dtype, shift: int) -> None:
+    """One line of 128 bytes in each of 128 stretches; a row that begins elsewhere has them where its loads are."""
+    line, load = 128 // dtype.itemsize, 16 // dtype.itemsize
+    cols, rows = 128 * 5 * line + shift * load, 3
+    for name in ("line_peaks", "line_holes"):
+        x = inputs.make(name, rows, cols, 8, dtype, "cpu")
+        sampled = x > 64 + 32 if name == "line_peaks" else x < 30
+        if dtype.is_floating_point:
+            sampled = x > 30 if name == "line_peaks" else x < -30
+        if cols < inputs.STRETCH * 2:
+            assert (sampled.sum(1) == 128 * line).all()
+        for row in range(rows):
+            looked = sampled[row, : 128 * 5 * line].view(128, 5, line)
+            assert (looked.any(2).sum(1) >= 1).all()
+            assert torch.equal(looked.any(2), looked.all(2))
+    places = inputs.make("line_peaks", 1, cols, 8, dtype, "cpu")[0, : 128 * 5 * line].view(128, 5, line)[..., 0]
+    assert len(set(places.float().argmax(1).tolist())) == 5, "at no stride"
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_meaning_of_floats(dtype: torch.dtype) -> None:
     def make(name: str) -> torch.Tensor:
