@@ -1,4 +1,4 @@
-"""Rows that the shared memory of a block or of a cluster holds: a cut is guessed, counted, and what reaches it put in order."""
+"""Rows that the registers of a block or of a cluster hold: a cut is guessed, counted, and what reaches it put in order."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, S
 from autotopk.strategy import Features, Strategy, check_knobs
 
 CAPACITIES = [1 << bits for bits in range(6, 14)]
-ROOMS = [1 << bits for bits in range(10, 18)]
 KNOBS: dict[str, Sequence[Knob]] = {
     "blocks": (1, 2, 4, 8, 16),
     "threads": (32, 64, 128, 256, 512, 1024),
-    "room": ROOMS,
+    "loads": (1, 2, 4, 8, 16),
     "capacity": CAPACITIES,
 }
 """What kernels can be made for."""
 
-MOST_ELEMENTS = 64
-"""Of a thread: it marks what it has found with a bit each."""
+MOST_LOADS = 8192
+"""Of a block: 128 KB, half of the registers of a processor."""
 
-OWN_BYTES = 3 << 10
-"""Shared memory of a block beside what every list has: 4 bytes for each warp of a cluster, and what blocks exchange."""
+
+OWN_BYTES = 1 << 10
+"""Shared memory of a block beside what every list has, and a key of each thread: what blocks exchange."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,20 @@ class HeldRowsConfig:
     """Blocks of a cluster."""
     threads: int
     """Threads of a block."""
-    room: int
-    """Bytes of the row that a block has room for; each of its warps rounds up to lines of 128."""
+    loads: int
+    """Loads of 16 bytes that a thread holds."""
     capacity: int
     """Entries of the list, more than k."""
 
     def __post_init__(self) -> None:
         check_knobs(self, KNOBS)
+        if self.threads * self.loads > MOST_LOADS:
+            raise ValueError(f"{self.threads} threads have no registers for loads={self.loads}")
+
+    @property
+    def room(self) -> int:
+        """Bytes of the longest row."""
+        return self.blocks * self.threads * self.loads * 16
 
 
 class HeldRows(Strategy):
@@ -59,7 +66,7 @@ class HeldRows(Strategy):
     )
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
-        """Needs shared memory for the row and a list longer than k."""
+        """Needs registers for the row and a list longer than k."""
         reasons = []
         if not self.shortlist(problem, device):
             reasons.append(f"no cluster holds rows of {problem.cols} and a list for k={problem.k}")
@@ -72,32 +79,29 @@ class HeldRows(Strategy):
         return nvcc.reasons_missing()
 
     def valid(self, config: HeldRowsConfig, problem: Problem, device: Device) -> bool:
-        """Whatever holds the row, at any alignment, and lists more than k."""
-        warps = config.blocks * config.threads // 32
-        lines = -(-(problem.cols * problem.itemsize // 16 + 2) // (8 * warps)) * 8  # of a warp, 16 bytes each
+        """Whatever holds the row, and lists more than k."""
         return (
-            problem.cols * problem.itemsize <= config.blocks * config.room
-            and -(-lines // 32) * (16 // problem.itemsize) <= MOST_ELEMENTS
+            problem.cols * problem.itemsize <= config.room
             and 5 * problem.k <= 4 * config.capacity
             and problem.k <= MOST_ITEMS * config.threads
-            and shared_bytes(config, problem.itemsize) + STATIC_BYTES + OWN_BYTES + config.threads * 8
-            <= device.shared_bytes
+            and shared_bytes(config, problem.itemsize) + STATIC_BYTES + OWN_BYTES + config.threads * 8 <= device.shared_bytes
             and (config.blocks == 1 or device.capability >= (9, 0))
         )
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[HeldRowsConfig]:
-        """The least room for each number of threads and blocks, and lists half more than k or longer."""
+        """The fewest loads for each number of threads and blocks, and lists half more than k or longer."""
         least = max(power_of_two(-(-3 * problem.k // 2)), 256)
-        found = [
-            HeldRowsConfig(blocks, threads, room, size)
-            for blocks in KNOBS["blocks"]
-            if blocks == 1 or problem.rows * blocks <= 2 * device.processors
-            for room in [max(power_of_two(-(-problem.cols * problem.itemsize // blocks)), ROOMS[0])]
-            if room <= ROOMS[-1]
-            for threads in (256, 512, 1024)
-            for size in (least, 2 * least)
-            if size <= CAPACITIES[-1]
-        ]
+        found = []
+        for blocks in KNOBS["blocks"]:
+            if blocks > 1 and problem.rows * blocks > 2 * device.processors:
+                continue
+            for threads in (256, 512, 1024):
+                loads = power_of_two(-(-problem.cols * problem.itemsize // (16 * blocks * threads)))
+                if loads > KNOBS["loads"][-1] or threads * loads > MOST_LOADS:
+                    continue
+                found += [
+                    HeldRowsConfig(blocks, threads, loads, size) for size in (least, 2 * least) if size <= CAPACITIES[-1]
+                ]
         return [config for config in found if self.valid(config, problem, device)]
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
@@ -130,10 +134,11 @@ def _source(config: HeldRowsConfig, kind: str) -> CudaSource:
         "FLOAT": kind.startswith("float"),
         "BLOCKS": config.blocks,
         "THREADS": config.threads,
+        "LOADS": config.loads,
         "CAPACITY": capacity,
         "INTERVALS": _intervals(config),
         "ITEMS": max(1, min(MOST_ITEMS, capacity // config.threads)),
-        "RESIDENT": max(1, (1024 if element_bytes == 8 else 1536) // config.threads),
+        "RESIDENT": max(1, _resident_threads(config, element_bytes) // config.threads),
     }
     return CudaSource(
         file="autotopk.strategies.held_rows/held.cu",
@@ -147,13 +152,19 @@ def _source(config: HeldRowsConfig, kind: str) -> CudaSource:
     )
 
 
+def _resident_threads(config: HeldRowsConfig, element_bytes: int) -> int:
+    """Threads of a processor that registers suffice for: 40, 64 or 128 each."""
+    few = config.loads <= 4 and element_bytes < 8
+    return 1536 if few else 1024 if config.loads <= 8 else 512
+
+
 def _intervals(config: HeldRowsConfig) -> int:
-    return min(config.capacity, MOST_INTERVALS)
+    return min(2 * config.capacity, MOST_INTERVALS)
 
 
 def shared_bytes(config: HeldRowsConfig, itemsize: int) -> int:
-    """Of the list, its intervals, and the row, of which each warp has up to 128 bytes more than its share."""
-    return config.capacity * (max(itemsize, 4) + 4) + 4 * _intervals(config) + config.room + 4 * config.threads
+    """Of the list and its intervals."""
+    return config.capacity * (max(itemsize, 4) + 4) + 4 * _intervals(config)
 
 
 strategy = HeldRows()

@@ -4,23 +4,15 @@
 #include "held.cuh"
 #include "order.cuh"
 
-// What the blocks of a cluster tell each other; rounds take turns with two of each.
+// What the warps and blocks of a cluster tell each other; counts take turns with two of each.
 struct Exchange {
   alignas(16) Key maxima[WARPS][32];
-  alignas(16) Key guesses[2][32];  // of the warps
-  alignas(16) Key tops[2][32];     // the largest of the warps
-  Key block_guesses[2][BLOCKS];
-  Key block_tops[2][BLOCKS];
+  alignas(16) Key guesses[32];  // of the warps
+  alignas(16) Key tops[32];     // the largest of the warps
+  Key block_guesses[BLOCKS];
+  Key block_tops[BLOCKS];
   unsigned totals[2][WARPS];       // counts of the warps
-  unsigned ties[WARPS * BLOCKS];   // by the order of the warps' stretches
   unsigned block_totals[2][BLOCKS];
-};
-
-// What is known of the cut: `above` elements have larger keys than `top`, fewer than wanted, and `within` more reach `bottom`,
-// enough of them.
-struct Range {
-  Key bottom, top;
-  unsigned above, within;
 };
 
 struct Guess {
@@ -60,74 +52,79 @@ __device__ __forceinline__ Ranks ranks_of(unsigned want, unsigned among, float e
 }
 
 // The same for all threads of the cluster; has a barrier of the cluster.
-__device__ __forceinline__ Guess guess_from(Exchange& exchange, Key maximum, Ranks ranks, unsigned turn) {
-  // Every warp ranks maxima of all warps, so that it does not matter where in the row large ones are.
-  exchange.maxima[(lane_of() * WARPS + warp_of()) / 32][(lane_of() * WARPS + warp_of()) % 32] = maximum;
-  __syncthreads();
-  const Key ranked = ranked_of_lanes(exchange.maxima[warp_of()], exchange.maxima[warp_of()][lane_of()], ranks.in_warp);
+__device__ __forceinline__ Guess guess_from(Exchange& exchange, Key maximum, Ranks ranks) {
+  exchange.maxima[warp_of()][lane_of()] = maximum;
+  __syncwarp();
+  const Key ranked = ranked_of_lanes(exchange.maxima[warp_of()], maximum, ranks.in_warp);
   const Key top = largest_of_lanes(maximum);
-  if (lane_of() == 0) exchange.guesses[turn][warp_of()] = ranked, exchange.tops[turn][warp_of()] = top;
-  if (threadIdx.x >= WARPS && threadIdx.x < 32) exchange.guesses[turn][threadIdx.x] = exchange.tops[turn][threadIdx.x] = 0;
+  if (lane_of() == 0) exchange.guesses[warp_of()] = ranked, exchange.tops[warp_of()] = top;
+  if (threadIdx.x >= WARPS && threadIdx.x < 32) exchange.guesses[threadIdx.x] = exchange.tops[threadIdx.x] = 0;
   __syncthreads();
   Guess guess;
-  guess.cut = ranked_of_lanes(exchange.guesses[turn], exchange.guesses[turn][lane_of()], ranks.in_block);
-  guess.top = largest_of_lanes(exchange.tops[turn][lane_of()]);
+  guess.cut = ranked_of_lanes(exchange.guesses, exchange.guesses[lane_of()], ranks.in_block);
+  guess.top = largest_of_lanes(exchange.tops[lane_of()]);
 #if BLOCKS > 1
   cluster_wait();
   if (threadIdx.x < BLOCKS) {
-    *of_block(&exchange.block_guesses[turn][block_of()], threadIdx.x) = guess.cut;
-    *of_block(&exchange.block_tops[turn][block_of()], threadIdx.x) = guess.top;
+    *of_block(&exchange.block_guesses[block_of()], threadIdx.x) = guess.cut;
+    *of_block(&exchange.block_tops[block_of()], threadIdx.x) = guess.top;
   }
   cluster_sync();
-  const Key own = lane_of() < BLOCKS ? exchange.block_guesses[turn][lane_of() % BLOCKS] : Key(0);
+  const Key own = lane_of() < BLOCKS ? exchange.block_guesses[lane_of() % BLOCKS] : Key(0);
   unsigned larger = 0;
 #pragma unroll
-  for (int i = 0; i < BLOCKS; i++) larger += exchange.block_guesses[turn][i] > own;
+  for (int i = 0; i < BLOCKS; i++) larger += exchange.block_guesses[i] > own;
   guess.cut = least_of_lanes(lane_of() < BLOCKS && larger <= BLOCKS / 2 ? own : ~Key(0));
-  guess.top = largest_of_lanes(exchange.block_tops[turn][lane_of() % BLOCKS]);
+  guess.top = largest_of_lanes(exchange.block_tops[lane_of() % BLOCKS]);
   cluster_arrive();
 #endif
   return guess;
 }
 
-// Of how many of a lane's first elements the maximum is taken, so that two of three maxima are none of the wanted.
+// Of how many elements of a thread the maximum is taken, so that two of three maxima are none of the wanted.
 __device__ __forceinline__ int group_of(unsigned want, unsigned cols) {
-  int group = VECTOR;
+  int group = ELEMENTS;
 #pragma unroll
-  for (int smaller = VECTOR / 2; smaller; smaller /= 2)
+  for (int smaller = ELEMENTS / 2; smaller; smaller /= 2)
     if (2 * smaller * (unsigned long long)want > cols) group = smaller;
   return group;
 }
 
-// From the first lines, while others are on their way.
-__device__ __forceinline__ Guess first_guess(const HeldRow& row, Exchange& exchange, int group, Ranks ranks) {
+// Elements in a group, on average: not all threads have all of their loads.
+__device__ __forceinline__ float elements_of(unsigned filled, int group) {
+  const unsigned covered = min(filled, unsigned(min(group, LOADS)) * THREADS);
+  return float(covered) / THREADS * max(1, group / LOADS);
+}
+
+__device__ __forceinline__ Guess guess_cut(const HeldRow& row, Exchange& exchange, int group, Ranks ranks) {
   Key maximum = 0;
-  if (row.lines) {
-    const uint4 bits = row.held[0];
 #pragma unroll
-    for (int e = 0; e < VECTOR; e++)
-      if (e < group && row.own >> e & 1) maximum = max(maximum, key_of(element(bits, e), row.order));
+  for (int e = 0; e < VECTOR; e++) {
+    if (e * LOADS >= group) break;
+#pragma unroll
+    for (int i = 0; i < LOADS; i++)
+      if (e > 0 || i < group) maximum = max(maximum, row.key(i, e));
   }
-  Guess guess = guess_from(exchange, maximum, ranks, 0);
+  Guess guess = guess_from(exchange, maximum, ranks);
   guess.cut = max(guess.cut, Key(1));
   return guess;
 }
 
-// From all elements of the range; more than its bottom.
-__device__ __forceinline__ Key next_guess(const HeldRow& row, Exchange& exchange, Range range, unsigned want, unsigned turn) {
-  Key maximum = 0;
-#pragma unroll 1
-  for (unsigned line = 0; line < row.lines; line++) {
-    const uint4 bits = row.held[line * 32];
-#pragma unroll
-    for (int e = 0; e < VECTOR; e++) {
-      const Key key = key_of(element(bits, e), row.order);
-      if (row.own >> (line * VECTOR + e) & 1 && key <= range.top) maximum = max(maximum, key);
-    }
+// What is known of the cut: `above` elements have larger keys than `top`, fewer than wanted, and `within` more reach `bottom`,
+// enough of them.
+struct Range {
+  Key bottom, top;
+  unsigned above, within;
+
+  // Where between its ends about `want` elements would be, were they evenly spread; more than the bottom. Above `most`
+  // there are few.
+  __device__ __forceinline__ Key between(unsigned want, Key most) const {
+    const float part = 1 - __fdividef(float(want - above), float(within));
+    const Key width = (most > bottom ? min(top, most) : top) - bottom, step = Key(float(width) * fminf(fmaxf(part, 0.f), 0.9999f));
+    return bottom + (step < width ? step : width - 1) + 1;
   }
-  const Ranks ranks = ranks_of(want - range.above, range.within, float(range.within) / (THREADS * BLOCKS));
-  return min(max(guess_from(exchange, maximum, ranks, turn).cut, range.bottom + 1), range.top);
-}
+  __device__ __forceinline__ Key middle() const { return bottom + (top - bottom) / 2 + 1; }
+};
 
 struct Sums {
   unsigned before;  // in blocks, warps and lanes before this one

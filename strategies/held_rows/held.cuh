@@ -1,108 +1,185 @@
-// A row in the shared memory of a cluster. Its lines of 16 bytes are dealt out to the warps of all blocks, a stretch to each:
-// first warps of all blocks, then second ones, so that every block has a like part of the row. Every lane looks at the lines
-// that it has copied itself, 32 apart; no barrier is needed between.
+// A row in the registers of a cluster, as keys. Every block has a part of the row; its thread t has loads t, t + THREADS, ...
+// of 16 bytes.
+//
+// Compile-time: LOADS (of a thread).
 #pragma once
-#include <cuda_pipeline_primitives.h>
-
 #include "answer.cuh"
 #include "cluster.cuh"
 
-typedef unsigned long long Mask;  // of the elements of a lane, line by line
-constexpr unsigned LINE_MASK = (1u << VECTOR) - 1;
+constexpr int ELEMENTS = LOADS * VECTOR;         // of a thread
+constexpr int MASKS = (ELEMENTS + 31) / 32;
+
+// A load of elements as keys, but for NaN, of which it tells.
+__device__ __forceinline__ uint4 keys_but_nan(uint4 bits, Order order, bool& nan) {
+#if !FLOAT
+  return flipped(bits, order);
+#elif ELEMENT_BYTES == 4
+  const unsigned turn = SIGN ^ order.turn;
+  const auto key = [&](unsigned word) { return word ^ (unsigned(int(word) >> 31) & ~SIGN) ^ turn; };
+  const auto is_nan = [](unsigned word) { return __uint_as_float(word) != __uint_as_float(word); };
+  nan |= (is_nan(bits.x) | is_nan(bits.y)) | (is_nan(bits.z) | is_nan(bits.w));
+  return make_uint4(key(bits.x), key(bits.y), key(bits.z), key(bits.w));
+#elif ELEMENT_BYTES == 8
+  const Key low = key_of(element(bits, 0), order), high = key_of(element(bits, 1), order);
+  return make_uint4(unsigned(low), unsigned(low >> 32), unsigned(high), unsigned(high >> 32));
+#else
+  const unsigned turn = (0x8000u ^ order.turn) * 0x10001u, beyond = (0x7FFFu - order.infinity) * 0x10001u;
+  const auto key = [&](unsigned word) { return word ^ (word >> 15 & 0x10001u) * 0x7FFFu ^ turn; };
+  const auto high = [&](unsigned word) { return (word & 0x7FFF7FFFu) + beyond; };  // bits 15 and 31 where NaN
+  nan |= bool((high(bits.x) | high(bits.y) | high(bits.z) | high(bits.w)) & 0x80008000u);
+  return make_uint4(key(bits.x), key(bits.y), key(bits.z), key(bits.w));
+#endif
+}
+
+// Such a load with the key of NaN where there is any.
+__device__ __forceinline__ uint4 with_nan(uint4 bits, Order order) {
+#if FLOAT && ELEMENT_BYTES < 8
+  unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
+  const Key most = SIGN | infinity_of(order), least = SIGN - 1 - infinity_of(order);  // of infinities
+#pragma unroll
+  for (int w = 0; w < 4; w++) {
+#pragma unroll
+    for (int shift = 0; shift < 32; shift += 8 * ELEMENT_BYTES) {
+      const Key key = (words[w] >> shift & ONES) ^ order.turn;
+      if (key > most || key < least) words[w] = (words[w] & ~(ONES << shift)) | (ONES ^ order.turn) << shift;
+    }
+  }
+  return make_uint4(words[0], words[1], words[2], words[3]);
+#else
+  return bits;
+#endif
+}
+
+// A load at an end of a row, as keys; 0 behind the row.
+__device__ __forceinline__ uint4 edge_keys(const Element* data, unsigned column, unsigned cols, Order order) {
+  uint4 bits = make_uint4(0, 0, 0, 0);
+  unsigned* words = &bits.x;
+#pragma unroll
+  for (int e = 0; e < VECTOR; e++) {
+    if (column + e >= cols) continue;
+    const Key key = key_of(data[column + e], order);
+    const int bit = 8 * ELEMENT_BYTES * e;
+    words[bit / 32] |= unsigned(key) << bit % 32;
+    if (ELEMENT_BYTES == 8) words[bit / 32 + 1] = unsigned(key >> (8 * sizeof(Key) - 32));
+  }
+  return bits;
+}
+
+// 16 bytes that begin `skew` elements behind where a line of 16 bytes does, which the next one goes on from.
+__device__ __forceinline__ uint4 shifted(uint4 line, uint4 next, unsigned skew) {
+  const unsigned bits = skew * ELEMENT_BYTES * 8;
+  unsigned words[8] = {line.x, line.y, line.z, line.w, next.x, next.y, next.z, next.w};
+#pragma unroll
+  for (int step = 2; step; step /= 2) {
+#pragma unroll
+    for (int w = 0; w + step < 8; w++) words[w] = bits / 32 & step ? words[w + step] : words[w];
+  }
+  return make_uint4(__funnelshift_r(words[0], words[1], bits % 32), __funnelshift_r(words[1], words[2], bits % 32),
+                    __funnelshift_r(words[2], words[3], bits % 32), __funnelshift_r(words[3], words[4], bits % 32));
+}
 
 struct HeldRow {
-  const uint4* held;    // of this lane, its first line
-  unsigned lines;       // of this lane
-  unsigned first;       // its first one's number in the row
-  unsigned skew;        // elements from the row's first line to the row
-  Mask own;             // elements of the row in the lane's lines
-  Order order;
+  uint4 loads[LOADS];
+  const Element* data;
+  unsigned cols, skew;  // elements from a line of 16 bytes to the row
+  unsigned begin, end;  // loads of the block
+  unsigned at;          // the first one of this thread
+  unsigned whole;       // the end of those that are read at once
 
-  __device__ __forceinline__ unsigned column(unsigned line, int e) const { return (first + line * 32) * VECTOR + e - skew; }
+  __device__ __forceinline__ Key key(int load, int e) const { return element(loads[load], e); }
+  __device__ __forceinline__ unsigned column(int load, int e) const { return at * VECTOR + (load * THREADS * VECTOR + e); }
+  // Keys elsewhere are 0.
+  __device__ __forceinline__ bool inside(int load, int e) const {
+    return load * THREADS + at < end && column(load, e) < cols;
+  }
 
-  // Ask for all lines, the first ones in a group of copies of their own. Those at the ends of the row are read by elements.
-  __device__ __forceinline__ void read(uint4* memory, const Element* data, unsigned cols, Order its) {
-    order = its;
+  // Ask for all loads.
+  __device__ __forceinline__ void read(const Element* row, unsigned columns) {
+    data = row, cols = columns;
     skew = unsigned(reinterpret_cast<unsigned long long>(data) % 16 / ELEMENT_BYTES);
-    const unsigned total = (cols + skew + VECTOR - 1) / VECTOR, behind = total * VECTOR - cols - skew;
-    const unsigned share = ((total + BLOCKS * WARPS - 1) / (BLOCKS * WARPS) + 7) / 8 * 8;  // of a warp
-    const unsigned begin = (warp_of() * BLOCKS + block_of()) * share, end = min(begin + share, total);
-    first = begin + lane_of();
-    lines = first < end ? (end - first + 31) / 32 : 0;
-    uint4* to = kept(memory + warp_of() * share + lane_of());
-    held = to;
-    const Element* from = data + ((long long)first * VECTOR - skew);
-    own = lines * VECTOR < 64 ? (Mask(1) << lines * VECTOR) - 1 : ~Mask(0);
-    if (first == 0) own &= ~Mask(0) << skew;
-    const unsigned last = total - 1 - first;  // where the row's last line is this lane's: 32 times its number
-    const bool ends = lines && behind && last % 32 == 0 && last / 32 < lines;
-    if (ends) own &= ~(Mask(LINE_MASK & ~(LINE_MASK >> behind)) << last / 32 * VECTOR);
-#pragma unroll 1
-    for (unsigned line = 0; line < lines || line == 0; line++, to += 32, from += 32 * VECTOR) {
-      const unsigned mask = unsigned(own >> line * VECTOR) & LINE_MASK;
-      if (mask == LINE_MASK) __pipeline_memcpy_async(to, from, 16);
-      else if (line < lines) copy_edge(to, from, mask);
-      if (line == 0) __pipeline_commit();
-    }
-    __pipeline_commit();
-  }
-
-  __device__ __forceinline__ void copy_edge(uint4* to, const Element* from, unsigned mask) const {
-#pragma unroll 1
-    for (int e = 0; e < VECTOR; e++) reinterpret_cast<Element*>(to)[e] = mask >> e & 1 ? from[e] : Element(0);
-  }
-
-  // The elements of this lane which `reaches(bits)` tells of each line, a bit each.
-  template <class Reaches> __device__ __forceinline__ Mask mask_of(Reaches reaches) const {
-    constexpr unsigned STEP = 4;  // lines
-    Mask mask = 0;
-#pragma unroll 1
-    for (unsigned line = 0; line < lines; line += STEP) {
-      Mask some = 0;
+    const uint4* line = reinterpret_cast<const uint4*>(data - skew);
+    const unsigned total = (cols + VECTOR - 1) / VECTOR, per = (total + BLOCKS - 1) / BLOCKS;
+    begin = min(block_of() * per, total), end = min(begin + per, total), at = begin + threadIdx.x;
+    const unsigned lines = (cols + skew) / VECTOR;  // whole ones
+    whole = max(min(end, skew && lines ? lines - 1 : lines), begin);
+    if (skew == 0) {
 #pragma unroll
-      for (unsigned i = 0; i < STEP; i++) some |= Mask(reaches(held[min(line + i, lines - 1) * 32])) << i * VECTOR;
-      mask |= some << line * VECTOR;
+      for (int i = 0; i < LOADS; i++)
+        loads[i] = at + i * THREADS < whole ? __ldcs(line + at + i * THREADS) : make_uint4(0, 0, 0, 0);
+    } else {
+#pragma unroll
+      for (int i = 0; i < LOADS; i++) {
+        const uint4* from = line + at + i * THREADS;
+        if (at + i * THREADS < whole && at + i * THREADS > 0) loads[i] = shifted(__ldg(from), __ldg(from + 1), skew);
+      }
     }
-    return mask & own;
   }
 
-  // Call `look(key, column)` for each element of a mask.
-  template <class Look> __device__ __forceinline__ void each(Mask mask, Look look) const {
+  // Make keys of what was asked for.
+  __device__ __forceinline__ void take(Order order) {
+    bool nan = false;
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) {
+      const uint4 keys = keys_but_nan(loads[i], order, nan);
+      loads[i] = at + i * THREADS < whole ? keys : make_uint4(0, 0, 0, 0);
+    }
+    if (nan) {
+#pragma unroll
+      for (int i = 0; i < LOADS; i++)
+        if (at + i * THREADS < whole) loads[i] = with_nan(loads[i], order);
+    }
+  }
+
+  // The loads at the ends of the row, which are read by elements.
+  __device__ __forceinline__ void take_edges(Order order) {
 #pragma unroll 1
-    for (; mask; mask &= mask - 1) {
-      const unsigned bit = __ffsll((long long)mask) - 1, line = bit / VECTOR, e = bit % VECTOR;
-      look(key_of(reinterpret_cast<const Element*>(held + line * 32)[e], order), column(line, e));
+    for (unsigned edge = skew ? begin : whole; edge < end; edge = max(edge + 1, whole)) {
+      const unsigned number = edge - begin;
+      if ((edge > 0 && edge < whole) || number % THREADS != threadIdx.x) continue;
+      const uint4 keys = edge_keys(data, edge * VECTOR, cols, order);
+#pragma unroll
+      for (int i = 0; i < LOADS; i++) {  // by words: the loads must stay in registers
+        const bool here = i == number / THREADS;
+        loads[i] = make_uint4(here ? keys.x : loads[i].x, here ? keys.y : loads[i].y, here ? keys.z : loads[i].z,
+                              here ? keys.w : loads[i].w);
+      }
     }
   }
 };
 
-// Elements whose keys are at least `least`.
-__device__ __forceinline__ Mask reaching_key(const HeldRow& row, Key least) {
-  return row.mask_of([&](uint4 bits) {
-    unsigned mask = 0;
-#pragma unroll
-    for (int e = 0; e < VECTOR; e++) mask |= unsigned(key_of(element(bits, e), row.order) >= least) << e;
-    return mask;
-  });
-}
+// Which elements of a thread are chosen, a bit each.
+struct Chosen {
+  unsigned masks[MASKS];
 
-// The same, of floats as they are.
-__device__ __forceinline__ Mask reaching(const HeldRow& row, Key least) {
-#if FLOAT
-  const Number bound = bound_of(least, row.order);
-  if (bound == bound && bound != 0) {  // -0 and +0 are alike as numbers
-    const auto mask_of = [&](auto passes) {
-      return row.mask_of([&](uint4 bits) {
-        const uint4 numbers = flipped(bits, row.order);
-        unsigned mask = 0;
+  __device__ __forceinline__ unsigned count() const {
+    unsigned sum = 0;
 #pragma unroll
-        for (int e = 0; e < VECTOR; e++) mask |= passes(number_of(element(numbers, e), row.order)) ? 1u << e : 0u;
-        return mask;
-      });
-    };
-    if (row.order.turn & SIGN) return mask_of([&](Number number) { return number >= bound; });
-    return mask_of([&](Number number) { return !(number < bound); });  // NaN is the best of all
+    for (int m = 0; m < MASKS; m++) sum += __popc(masks[m]);
+    return sum;
   }
+  __device__ __forceinline__ bool has(int load, int e) const {
+    return masks[(load * VECTOR + e) / 32] >> ((load * VECTOR + e) % 32) & 1;
+  }
+};
+
+// Elements whose keys are at least `least`, which is above 0.
+__device__ __forceinline__ Chosen reaching(const HeldRow& row, Key least) {
+  Chosen chosen;
+#pragma unroll
+  for (int m = 0; m < MASKS; m++) chosen.masks[m] = 0;
+#pragma unroll
+  for (int i = 0; i < LOADS; i++) {
+#pragma unroll
+    for (int e = 0; e < VECTOR; e++) {
+#if ELEMENT_BYTES == 2  // the upper half of a word compares as the word does
+      const uint4 load = row.loads[i];
+      const unsigned word = e < 2 ? load.x : e < 4 ? load.y : e < 6 ? load.z : load.w;
+      const bool reaches = (e % 2 ? word : word << 16) >= least << 16;
+#else
+      const bool reaches = row.key(i, e) >= least;
 #endif
-  return reaching_key(row, least);
+      if (reaches) chosen.masks[(i * VECTOR + e) / 32] |= 1u << ((i * VECTOR + e) % 32);
+    }
+  }
+  return chosen;
 }

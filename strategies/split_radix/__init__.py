@@ -49,7 +49,7 @@ MOST_ITEMS = 8
 """Entries of its list that a thread has registers for."""
 
 SHARE = 512
-"""As in found.cuh: places in scratch memory for each part of a row, or four times as many as k for all."""
+"""As in found.cuh: places in scratch memory for each part of a row, times as many as k takes."""
 
 MIN_PART = 32 << 10
 """Bytes of a row that are worth a block of their own."""
@@ -202,7 +202,7 @@ def scratch_bytes(config: SplitRadixConfig, problem: Problem) -> int:
 def _places(config: SplitRadixConfig) -> Extent:
     if config.blocks == 1:
         return Extent(0)
-    return Extent(SHARE * config.blocks, (("rows", 1), ("k", SHARE // 4 * config.blocks)))
+    return Extent(SHARE * config.blocks, (("rows", 1), ("k", SHARE)))
 
 
 def most_capacity(problem: Problem, device: Device) -> int:

@@ -1,8 +1,8 @@
 // What the parts of a row found, in scratch memory, and these entries as a stream: tiles of LOADS entries a thread.
 #pragma once
-#include "best.cuh"
+#include "selection.cuh"
 
-constexpr unsigned SHARE = 512;  // places in scratch memory for each part, or 4 k for all
+constexpr unsigned SHARE = 512;  // places in scratch memory for each part, times as many as k takes
 
 // Of one row: what its parts found, in the order of their coming.
 struct Found {
@@ -12,9 +12,12 @@ struct Found {
   unsigned parts, room;
 };
 
+// Entries that a part has room for in scratch memory.
+__device__ __forceinline__ unsigned most_handed_on(unsigned k) { return SHARE * ((k + SHARE - 1) / SHARE); }
+
 __device__ __forceinline__ Found found_in_row(Key* keys, unsigned* columns, unsigned* state, unsigned row, unsigned parts,
                                               unsigned k) {
-  const unsigned places = SHARE * parts * ((k + SHARE / 4 * parts - 1) / (SHARE / 4 * parts));
+  const unsigned places = most_handed_on(k) * parts;
   const unsigned long long first = (unsigned long long)row * places;
   return {keys + first, columns + first, state + 2 * row, parts, places};
 }
@@ -51,53 +54,33 @@ __device__ __forceinline__ bool comes_last(List& list, const Found& found) {
   return counters.finishes;
 }
 
+// What the parts found, as a stream. From the L2 cache: other processors wrote it.
 struct Candidates {
   Found found;
   unsigned count;
-  unsigned tile;    // the next one
-  unsigned asking;  // entries of the last tile that are not stored yet, a bit each
-
-  __device__ __forceinline__ void start() { tile = 0; }
-  __device__ __forceinline__ bool more() const { return tile * LOADS * THREADS < count; }
-
-  // From the L2 cache: other processors wrote them.
-  __device__ __forceinline__ Key key(unsigned i) const { return __ldcg(found.keys + i); }
-  __device__ __forceinline__ unsigned column(unsigned i) const { return __ldcg(found.columns + i); }
-
-  __device__ __forceinline__ bool offer(List& list, Cut cut) {
-    asking = (1u << LOADS) - 1;
-    tile++;
-    return offer_again(list, cut);
-  }
-
-  // Read anew: no register holds an entry while the list is made shorter.
-  __device__ __forceinline__ bool offer_again(List& list, Cut cut) {
-    Key keys[LOADS];
-    unsigned columns[LOADS], from = (tile - 1) * LOADS * THREADS + threadIdx.x;
-#pragma unroll
-    for (int i = 0; i < LOADS; i++) {
-      const unsigned at = min(from + i * THREADS, count - 1);
-      keys[i] = key(at), columns[i] = column(at);
-    }
-#pragma unroll
-    for (int i = 0; i < LOADS; i++) {
-      bool asks = from + i * THREADS < count && asking >> i & 1;
-      if (!::offer(list, asks, keys[i], columns[i], cut)) asking &= ~(1u << i);
-    }
-    return asking;
-  }
+  unsigned next;  // this thread's next entry
+  unsigned done;  // entries of this thread's that it needs not look at from there on, being stored
 };
 
-// The list with at least the best k of what the parts found, all of which the cut chooses, and how many it then has; 0 where
-// there was not room for all in scratch memory, and fewer than k where parts found fewer. Ends with a barrier.
-__device__ __forceinline__ unsigned gather(List& list, const Found& found, unsigned k, Cut cut) {
-  const unsigned count = list.counters->found;
-  if (count > found.room) return 0;
-  Candidates candidates = {found, count};
-  if (count > CAPACITY) return best(list, candidates, k, cut);
-#pragma unroll 4
-  for (unsigned i = threadIdx.x; i < count; i += THREADS)
-    list.keys[i] = candidates.key(i), list.columns[i] = candidates.column(i);
-  __syncthreads();
-  return count;
+// Store what the cut lets pass of what is left, until this thread finds no room. Returns whether it did not.
+__device__ __forceinline__ bool filter(List& list, Candidates& candidates, Cut cut) {
+  const Found& found = candidates.found;
+#pragma unroll 1
+  for (; candidates.next < candidates.count; candidates.next += LOADS * THREADS) {
+    Key keys[LOADS];
+    unsigned columns[LOADS], stored = ~0u;
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) {
+      const unsigned at = min(candidates.next + i * THREADS, candidates.count - 1);
+      keys[i] = __ldcg(found.keys + at), columns[i] = __ldcg(found.columns + at);
+    }
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) {
+      const bool asks = candidates.next + i * THREADS < candidates.count && i >= candidates.done && stored == ~0u;
+      if (asks && !store(list, keys[i], columns[i], cut)) stored = i;
+    }
+    candidates.done = stored == ~0u ? 0 : stored;
+    if (stored != ~0u) return true;
+  }
+  return false;
 }

@@ -87,35 +87,10 @@ __device__ __forceinline__ unsigned scan_lanes(unsigned value, unsigned& all) {
   return upto;
 }
 
-// The first of `count` new slots for this lane, one atomic operation for the warp; slots from CAPACITY on are no slots.
-__device__ __forceinline__ unsigned reserve(List& list, unsigned count) {
-  unsigned all, upto = scan_lanes(count, all), start = 0;
-  if (lane_of() == 0) start = atomicAdd(&list.counters->count, all);
-  return __shfl_sync(~0u, start, 0) + upto - count;
-}
-
-// Store an entry of this lane alone if the cut chooses it. Entries without room are counted, too.
-__device__ __forceinline__ void store(List& list, Key key, unsigned column, Cut cut) {
-  if (!chosen(key, column, cut)) return;
-  unsigned slot = atomicAdd(&list.counters->count, 1u);
+// Store an entry of this lane alone if the cut chooses it. Returns false where there was no room for it.
+__device__ __forceinline__ bool store(List& list, Key key, unsigned column, Cut cut) {
+  if (!chosen(key, column, cut)) return true;
+  const unsigned slot = atomicAdd(&list.counters->count, 1u);
   if (slot < CAPACITY) list.keys[slot] = key, list.columns[slot] = column;
-}
-
-// Forget all entries; between barriers of the caller's.
-__device__ __forceinline__ void empty_list(List& list) {
-  __syncthreads();
-  if (threadIdx.x == 0) list.counters->count = 0;
-  __syncthreads();
-}
-
-// Store the entry of every lane that asks and whose entry the cut chooses. Returns whether there was no room for it.
-__device__ __forceinline__ bool offer(List& list, bool asks, Key key, unsigned column, Cut cut) {
-  bool passes = asks && chosen(key, column, cut);
-  unsigned votes = __ballot_sync(~0u, passes), start = 0;
-  if (!votes) return false;
-  if (lane_of() == 0) start = atomicAdd(&list.counters->count, __popc(votes));
-  unsigned slot = __shfl_sync(~0u, start, 0) + __popc(votes & ((1u << lane_of()) - 1));
-  bool stored = passes && slot < CAPACITY;
-  if (stored) list.keys[slot] = key, list.columns[slot] = column;
-  return passes && !stored;
+  return slot < CAPACITY;
 }

@@ -129,13 +129,15 @@ __device__ __forceinline__ bool add_up(const List& list, unsigned want) {
   return __syncthreads_or(crowd);
 }
 
-// Count the entries of every interval; returns whether they crowd. Begins and ends with a barrier.
+__device__ __forceinline__ void clear_intervals(const List& list) {
+#pragma unroll 1
+  for (unsigned i = threadIdx.x; i < INTERVALS; i += THREADS) list.intervals[i] = 0;
+}
+
+// Count the entries of every interval, which were cleared before a barrier; returns whether they crowd. Ends with a barrier.
 template <class Intervals>
 __device__ __forceinline__ bool count_intervals(const List& list, Held& held, unsigned count, unsigned want,
                                                 Intervals intervals) {
-#pragma unroll 1
-  for (unsigned i = threadIdx.x; i < INTERVALS; i += THREADS) list.intervals[i] = 0;
-  __syncthreads();
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
     if (i % 2 == 0) held.before[i / 2] = 0;
@@ -172,7 +174,8 @@ __device__ __forceinline__ void rank_intervals(const List& list, const Held& hel
 }
 
 // Call `put(rank, key, column)` for the best `want` of the list's `count` entries, each by some thread. Changes the order of
-// the list and its counters. Begins and ends without a barrier. Where intervals are not known, `even.shift` is negative.
+// the list and its counters. Begins and ends without a barrier. Where intervals are not
+// known, and not clear, `even.shift` is negative.
 template <class Put>
 __device__ __forceinline__ void rank_list(const List& list, unsigned count, unsigned want, Even even, Put put) {
   Held held;
@@ -181,11 +184,15 @@ __device__ __forceinline__ void rank_list(const List& list, unsigned count, unsi
     const unsigned at = i * THREADS + threadIdx.x;
     held.keys[i] = at < count ? list.keys[at] : Key(0), held.columns[i] = at < count ? list.columns[at] : 0;
   }
-  if (even.shift < 0) even = even_intervals(list, held, count);
+  if (even.shift < 0) {
+    clear_intervals(list);
+    even = even_intervals(list, held, count);
+  }
   if (!count_intervals(list, held, count, want, even)) {
     rank_intervals(list, held, count, want, even, put);
     return;
   }
+  clear_intervals(list);
   const Split split = split_intervals(list, count);
   count_intervals(list, held, count, want, split);
   rank_intervals(list, held, count, want, split, put);

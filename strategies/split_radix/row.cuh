@@ -3,11 +3,9 @@
 //
 // Compile-time: LOADS.
 #pragma once
-#include "best.cuh"
+#include "selection.cuh"
 
 constexpr int LINE = 128 / ELEMENT_BYTES;  // elements; parts begin at lines
-constexpr int ASKING = (LOADS * VECTOR + 31) / 32;
-constexpr unsigned EVERY = (1u << VECTOR) - 1;
 
 // What all threads know of a part; in shared memory, which has more room than registers.
 struct Span {
@@ -35,15 +33,14 @@ __device__ __forceinline__ Bounds bounds_of(Cut cut, Order order, unsigned skew)
 struct RowPart {
   const Span& span;
   Order order;
-  unsigned tile;           // the next one
-  uint4 coming[LOADS];     // of the next tile
-  unsigned asking[ASKING];  // elements of the last tile's loads that are not stored yet, a bit each
-  bool edge;               // likewise, of the element of this thread at the part's edges
+  unsigned tile;        // the next one
+  unsigned done;        // elements of this thread's that it needs not look at there, being stored
+  bool edge;            // whether this thread's element at the part's edges is not stored yet
+  uint4 coming[LOADS];  // of the next tile
 
   __device__ __forceinline__ unsigned tiles() const {
-    return span.first < span.last ? (span.last - span.first + LOADS * THREADS - 1) / (LOADS * THREADS) : 1;
+    return span.first < span.last ? (span.last - span.first + LOADS * THREADS - 1) / (LOADS * THREADS) : 0;
   }
-  __device__ __forceinline__ bool more() const { return tile < tiles(); }
 
   __device__ __forceinline__ unsigned at(unsigned number, int load) const {
     return span.first + (number * LOADS + load) * THREADS + threadIdx.x;
@@ -60,93 +57,29 @@ struct RowPart {
   }
 
   __device__ __forceinline__ void start() {
-    tile = 0;
-    fetch();
-  }
-
-  __device__ __forceinline__ bool offer(List& list, Cut cut) {
-    const Bounds bounds = bounds_of(cut, order, span.skew);
-#pragma unroll
-    for (int i = 0; i < ASKING; i++) asking[i] = 0;
-#pragma unroll
-    for (int i = 0; i < LOADS; i++) {
-      const uint4 bits = coming[i];
-      coming[i] = load(at(tile + 1, i));
-      bool any = reaches(flipped(bits, order), bounds.at(at(tile, i)), order) && at(tile, i) < span.last;
-      if (__any_sync(~0u, any)) keep_asking(i, offer_load(list, bits, at(tile, i), any ? EVERY : 0, cut));
-    }
+    tile = 0, done = 0;
     edge = edge_at() < span.end;
-    offer_edge(list, cut);
-    tile++;
-    return asks();
-  }
-
-  // What is not stored is read once more, and so is the next tile: no register holds an element meanwhile.
-  __device__ __forceinline__ bool offer_again(List& list, Cut cut) {
-    tile--;
-#pragma unroll
-    for (int i = 0; i < LOADS; i++) {
-      unsigned& word = asking[i * VECTOR / 32];
-      unsigned asks = word >> (i * VECTOR % 32) & EVERY;
-      word ^= asks << (i * VECTOR % 32);
-      if (__any_sync(~0u, asks)) keep_asking(i, offer_load(list, load(at(tile, i)), at(tile, i), asks, cut));
-    }
-    offer_edge(list, cut);
-    tile++;
     fetch();
-    return asks();
   }
 
-  __device__ __forceinline__ void keep_asking(int load, unsigned elements) {
-    asking[load * VECTOR / 32] |= elements << (load * VECTOR % 32);
-  }
-
-  __device__ __forceinline__ bool asks() const {
-    bool any = edge;
-#pragma unroll
-    for (int i = 0; i < ASKING; i++) any |= asking[i] != 0;
-    return any;
-  }
-
-  // The position of this thread's element at the edges that come with the tile; the part's end where it has none.
+  // The position of this thread's element before the first whole load or behind the last; the part's end where it has none.
   __device__ __forceinline__ unsigned edge_at() const {
-    unsigned head = min(span.first * VECTOR, span.end), rest = max(head, span.last * VECTOR);
-    unsigned position = threadIdx.x < 16 ? span.begin + threadIdx.x : rest + threadIdx.x - 16;
-    bool has = threadIdx.x < 16 ? tile == 0 && position < head : threadIdx.x < 32 && tile + 1 == tiles();
-    return has ? position : span.end;
-  }
-
-  __device__ __forceinline__ void offer_edge(List& list, Cut cut) {
-    if (warp_of()) return;
-    unsigned position = edge_at();
-    edge = ::offer(list, edge, edge ? key_of(span.line[position], order) : Key(0), position - span.skew, cut);
-  }
-
-  // Store those of a load's elements that ask and that the cut chooses. Returns those for which there was no room.
-  __device__ __forceinline__ unsigned offer_load(List& list, uint4 bits, unsigned position, unsigned asks, Cut cut) {
-    unsigned column = position * VECTOR - span.skew, passing = 0;
-#pragma unroll
-    for (int e = 0; e < VECTOR; e++)
-      passing |= unsigned(chosen(key_of(element(bits, e), order), column + e, cut)) << e;
-    passing &= asks;
-    unsigned slot = reserve(list, __popc(passing)), left = passing;
-    for (unsigned rest = passing; rest && slot < CAPACITY; rest &= rest - 1, slot++) {
-      int e = __ffs(rest) - 1;
-      list.keys[slot] = key_of(element(bits, e), order), list.columns[slot] = column + e;
-      left ^= 1u << e;
-    }
-    return left;
+    const unsigned head = min(span.first * VECTOR, span.end), rest = max(head, span.last * VECTOR);
+    const unsigned at = threadIdx.x < 16 ? span.begin + threadIdx.x : rest + threadIdx.x - 16;
+    return threadIdx.x < 16 ? (at < head ? at : span.end) : threadIdx.x < 32 ? at : span.end;
   }
 };
 
-// Read a part once, and store what the cut lets pass. No thread waits for another: a count above CAPACITY tells in the
-// end that not all found room. The part was started.
-__device__ __forceinline__ void filter(List& list, RowPart& part, Cut cut) {
+// Store what the cut lets pass of what is left of a part, whose next tile is fetched; no thread waits for another, but a warp
+// stops where one of its threads finds no room. Returns whether it did; then the rest, once fetched, can go on with a cut
+// that made room.
+__device__ __forceinline__ bool filter(List& list, RowPart& part, Cut cut) {
   const Order order = part.order;
   const Span& span = part.span;
   const Bounds bounds = bounds_of(cut, order, span.skew);
 #pragma unroll 1
-  for (; part.more(); part.tile++) {
+  for (const unsigned tiles = part.tiles(); part.tile < tiles; part.tile++) {
+    unsigned stored = ~0u;  // all, or so many
 #pragma unroll
     for (int i = 0; i < LOADS; i++) {
       const uint4 bits = part.coming[i];
@@ -154,15 +87,20 @@ __device__ __forceinline__ void filter(List& list, RowPart& part, Cut cut) {
       part.coming[i] = part.load(part.at(part.tile + 1, i));
       if (!reaches(flipped(bits, order), bounds.at(at), order) || at >= span.last) continue;
       for (unsigned passing = reaching(flipped(bits, order), bounds.at(at), order); passing; passing &= passing - 1) {
-        const int e = __ffs(passing) - 1;
-        store(list, key_of(element(bits, e), order), at * VECTOR + e - span.skew, cut);
+        const unsigned e = __ffs(passing) - 1, number = i * VECTOR + e;
+        if (number < part.done || stored != ~0u) continue;
+        if (!store(list, key_of(element(bits, e), order), at * VECTOR + e - span.skew, cut)) stored = number;
       }
     }
+    part.done = stored;
+    if (__any_sync(~0u, stored != ~0u)) return true;
+    part.done = 0;
   }
-  const unsigned head = min(span.first * VECTOR, span.end), tail = max(head, span.last * VECTOR);
-  for (unsigned at = threadIdx.x < 16 ? span.begin + threadIdx.x : tail + threadIdx.x - 16;
-       threadIdx.x < 32 && at < (threadIdx.x < 16 ? head : span.end); at = span.end)
-    store(list, key_of(span.line[at], order), at - span.skew, cut);
+  if (part.edge) {
+    const unsigned at = part.edge_at();
+    part.edge = !store(list, key_of(span.line[at], order), at - span.skew, cut);
+  }
+  return part.edge;
 }
 
 struct Row {

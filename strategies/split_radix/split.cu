@@ -6,6 +6,9 @@
 #include "found.cuh"
 #include "sample.cuh"
 
+// What a block reads: its part of the row, what all parts found, or the row.
+enum Source { PART, OTHERS, ROW };
+
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     KERNEL(const Element* __restrict__ x, Key* found_keys, unsigned* found_columns, unsigned* shared_state,
            Element* __restrict__ values, void* __restrict__ indices, long long row_stride, int rows, int cols, int k,
@@ -19,29 +22,35 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   List list = make_list(memory, &counters);  // with a barrier
   RowPart part = {span, data.order};
   part.start();
-  const Cut cut = sampled_cut(list, span, data.order, k, cols, parts);
-  filter(list, part, cut);
-  __syncthreads();
-  unsigned count = counters.count;
+  Cut cut = sampled_cut(list, span, data.order, k, cols, parts);
+  Candidates others = {};
+  unsigned count;
 #pragma unroll 1
-  for (bool whole = false;; whole = true) {
-    if (whole || count > CAPACITY) {  // the sample misled, or most of what it lets pass is in this part: read once more
-      empty_list(list);
-      if (whole && threadIdx.x == 0) data.find_part(span, 0, 1);
-      __syncthreads();
-      count = best(list, part, k, whole ? Cut{0, 0} : cut);
+  for (Source source = PART;;) {
+    const bool full = __syncthreads_or(source == OTHERS ? filter(list, others, cut) : filter(list, part, cut));
+    const unsigned most = source == PART && parts > 1 ? most_handed_on(k) : ITEMS * THREADS;
+    count = full ? CAPACITY : counters.count;
+    if (full || count > most) {
+      cut = tighten(list, count, k);  // which k entries reach, so that all others can do with it
+      count = k;
+      if (full && source != OTHERS) part.fetch();
     }
-    if (!whole && parts > 1) {
-      if (count > 2 * k && count * parts > CAPACITY) {  // parts like this one would find more than a block has room for
-        tighten(list, count, k);
-        count = k;
-      }
+    if (full) continue;
+    if (source == PART && parts > 1) {
       const Found found = found_in_row(found_keys, found_columns, shared_state, row, parts, k);
       hand_on(list, found);
       if (!comes_last(list, found)) return;
-      count = gather(list, found, k, cut);
+      others = {found, counters.found, threadIdx.x, 0};
+      source = OTHERS;
+      continue;
     }
     if (count >= k) break;
+    __syncthreads();  // the sample misled: fewer reach the cut than are asked for
+    if (threadIdx.x == 0) data.find_part(span, 0, 1), counters.count = 0;
+    __syncthreads();
+    part.start();
+    cut = {0, 0};
+    source = ROW;
   }
-  write_answer(list, count, k, row, data.data, data.order, {values, indices});
+  write_answer(list, count, k, {values, indices, (unsigned long long)row * k, data.data, data.order});
 }

@@ -14,7 +14,7 @@ from autotopk.program import MAX_SCRATCH_BYTES, Extent, KernelProgram, Launch, S
 from autotopk.strategies.split_radix import KINDS, MAX_COLS
 from autotopk.strategy import Features, Strategy, check_knobs
 
-THREADS = (64, 128, 256, 512, 1024)
+THREADS = (64, 128, 256, 512)
 MAX_BLOCKS = 4096
 KNOBS: dict[str, Sequence[Knob]] = {
     "threads": THREADS,
@@ -30,6 +30,9 @@ LADDER = ("float32", "float16", "float64", "int64", "int32", "int16", "int8")
 DIGIT_BITS, BINS = 11, 1 << 11
 """Of a digit of selection."""
 
+PROGRAMMATIC_ARCH = 90
+"""From it on the next launch of a program is made ready before the one at hand has ended."""
+
 SORT_BINS, GROUP_PARTS = 256, 16
 BOUND_BYTES, STATE_BYTES, TALLY_BYTES = 24, 16, 8
 """Of the records in scratch memory."""
@@ -40,7 +43,7 @@ MIN_K = 2048
 MIN_PART = 16 << 10
 """Bytes of a row that are worth a block of their own."""
 
-SORT_PART = 4096
+SORT_PART = 2048
 """Entries that are worth a block of their own."""
 
 
@@ -94,7 +97,7 @@ class WideRadix(Strategy):
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """Blocks of the ladder, of fewer and of more threads."""
         blocks = [config.blocks for config in self.ladder(problem, device)]
-        return {"threads": (256, 512, 1024), "blocks": list(dict.fromkeys(blocks)), "split": (False, True)}
+        return {"threads": (256, 512), "blocks": list(dict.fromkeys(blocks)), "split": (False, True)}
 
     def heuristic(self, problem: Problem, device: Device) -> WideRadixConfig | None:
         """Where no other family has room for k, and scratch memory does not leave most of the device idle."""
@@ -114,11 +117,11 @@ class WideRadix(Strategy):
 
     def rungs(self, arch: int) -> Iterator[CudaSource]:
         """One for each kind of elements."""
-        return (_source(kind, LADDER_THREADS) for kind in LADDER)
+        return (_source(kind, LADDER_THREADS, arch) for kind in LADDER)
 
     def program(self, config: WideRadixConfig, problem: Problem, device: Device) -> KernelProgram:
         """A launch for every step of rows that are split, or one for all rows."""
-        source = _source(KINDS.get(problem.dtype, problem.dtype), config.threads)
+        source = _source(KINDS.get(problem.dtype, problem.dtype), config.threads, device.arch)
         if not config.split:
             entries = Extent(config.blocks * _entry_bytes(problem), (("k", 1),))
             names = ("state", "bounds", "counts", "tallies", "tables", "sums")
@@ -179,7 +182,7 @@ def _whole(blocks: int) -> WideRadixConfig:
     return WideRadixConfig(LADDER_THREADS, min(blocks, MAX_BLOCKS), False)
 
 
-def _source(kind: str, threads: int) -> CudaSource:
+def _source(kind: str, threads: int, arch: int) -> CudaSource:
     pointers = ("x", "entries", "state", "bounds", "counts", "tallies", "tables", "sums", "values", "indices")
     numbers = ("rows", "cols", "k", "smallest", "signed", "infinity", "sorted")
     kinds: dict[str, ParameterKind] = {
@@ -192,6 +195,7 @@ def _source(kind: str, threads: int) -> CudaSource:
         "FLOAT": kind.startswith("float"),
         "THREADS": threads,
         "RESIDENT": max(1, 1024 // threads),
+        "PROGRAMMATIC": arch >= PROGRAMMATIC_ARCH,
     }
     return CudaSource(
         file="autotopk.strategies.wide_radix/wide.cu",
@@ -199,6 +203,7 @@ def _source(kind: str, threads: int) -> CudaSource:
         parameters=tuple(kinds.items()),
         threads=threads,
         symbol=f"autotopk_wide_radix_{kind}",
+        programmatic_launch=arch >= PROGRAMMATIC_ARCH,
         code_dependencies=("autotopk.strategies.split_radix",),
     )
 

@@ -4,6 +4,9 @@
 
 constexpr unsigned SORT_BINS = 256;
 constexpr unsigned GROUP_PARTS = 16;  // parts whose counts are also summed, for those far behind them
+constexpr unsigned ITEMS = ELEMENT_BYTES == 8 ? 6 : 8;  // entries that a thread holds, as registers suffice for
+constexpr unsigned TILE = THREADS * ITEMS;
+constexpr unsigned WARP_TILE = 32 * ITEMS;
 
 // k entries (key, column) of a row. Those of narrow keys are of 8 bytes, as an index is, so that the answer's indices
 // have room for them; wide keys lie apart from their columns.
@@ -11,8 +14,9 @@ constexpr unsigned GROUP_PARTS = 16;  // parts whose counts are also summed, for
 struct Entries {
   Key* keys;
   unsigned* columns;
-  __device__ __forceinline__ Key key(unsigned i) const { return keys[i]; }
-  __device__ __forceinline__ unsigned column(unsigned i) const { return columns[i]; }
+  __device__ __forceinline__ void get(unsigned i, Key& key, unsigned& column) const {
+    key = keys[i], column = columns[i];
+  }
   __device__ __forceinline__ void put(unsigned i, Key key, unsigned column) const {
     keys[i] = key, columns[i] = column;
   }
@@ -24,8 +28,10 @@ __device__ __forceinline__ Entries entries_at(void* keys, void* columns, unsigne
 #else
 struct Entries {
   uint2* both;
-  __device__ __forceinline__ Key key(unsigned i) const { return both[i].x; }
-  __device__ __forceinline__ unsigned column(unsigned i) const { return both[i].y; }
+  __device__ __forceinline__ void get(unsigned i, Key& key, unsigned& column) const {
+    const uint2 entry = both[i];
+    key = entry.x, column = entry.y;
+  }
   __device__ __forceinline__ void put(unsigned i, Key key, unsigned column) const { both[i] = make_uint2(key, column); }
 };
 __device__ __forceinline__ Entries entries_at(void* both, void*, unsigned long long first, unsigned long long) {
@@ -44,28 +50,54 @@ __device__ __forceinline__ Span span_of(unsigned size, unsigned number, unsigned
   return {begin, unsigned(min((unsigned long long)begin + each, (unsigned long long)size))};
 }
 
-__device__ __forceinline__ Span warp_span(Span block) {
-  Span own = span_of(block.end - block.begin, warp_of(), WARPS);
-  return {block.begin + own.begin, block.begin + own.end};
-}
+// What a pass reads: entries, or where all of a row is sorted, at first the row itself.
+struct Source {
+  Entries entries;
+  Row row;  // its data are null where entries are read
 
-// Call `use(has, key, column)` for a warp's share of a block's entries in their order, all lanes at once.
-template <class Use>
-__device__ __forceinline__ void read_entries(const Entries& entries, Span block, Use use) {
-  constexpr unsigned BATCH = 4;  // loads that a thread has in flight
-  const Span span = warp_span(block);
-#pragma unroll 1
-  for (unsigned base = span.begin + lane_of(); base - lane_of() < span.end; base += 32 * BATCH) {
-    Key keys[BATCH];
-    unsigned columns[BATCH];
+  __device__ __forceinline__ void get(unsigned i, Key& key, unsigned& column) const {
+    if (row.data) key = key_of(row.data[i], row.order), column = i;
+    else entries.get(i, key, column);
+  }
+};
+
+// Entries of a tile that a thread holds: in every warp's share, those of its lane.
+struct Items {
+  Key keys[ITEMS];
+  unsigned columns[ITEMS];
+};
+
+// A number of a tile for each of them, two in a register.
+struct Places {
+  unsigned pairs[ITEMS / 2];
+  __device__ __forceinline__ unsigned get(unsigned i) const { return pairs[i / 2] >> (16 * (i % 2)) & 0xFFFF; }
+  __device__ __forceinline__ void add(unsigned i, unsigned number) { pairs[i / 2] += number << (16 * (i % 2)); }
+};
+
+// Shared memory of a pass.
+struct Sorting {
+  union {
+    unsigned long long exchange[TILE];         // entries, or wide keys and then their columns
+    unsigned digits[WARPS * SORT_BINS];        // of a part, of every warp apart
+  };
+  unsigned short counts[WARPS][SORT_BINS];     // of a tile: entries of a warp, then those of the warps before it
+  unsigned starts[SORT_BINS];                  // of bins in the tile
+  unsigned offsets[SORT_BINS];                 // from a place in the tile to the place in the row
+  unsigned bases[SORT_BINS];                   // of bins in the row, what earlier tiles have taken included
+  unsigned next[SORT_BINS];                    // of rows that a block has to itself: how often the next digit is there
+  unsigned groups[SORT_BINS / 32];
+};
+
+// Where a thread's items are in a tile: a warp's are adjacent, and each of its loads is of adjacent entries.
+__device__ __forceinline__ unsigned slot_of(unsigned item) { return warp_of() * WARP_TILE + 32 * item + lane_of(); }
+
+// Load a tile. Beyond its end are the least keys: they come last in every order, as nothing else is behind them.
+__device__ __forceinline__ void load_tile(const Source& source, Span tile, Items& items) {
 #pragma unroll
-    for (unsigned i = 0; i < BATCH; i++) {
-      const bool has = base + 32 * i < span.end;
-      keys[i] = has ? entries.key(base + 32 * i) : Key(0);
-      columns[i] = has ? entries.column(base + 32 * i) : 0;
-    }
-#pragma unroll
-    for (unsigned i = 0; i < BATCH; i++) use(base + 32 * i < span.end, keys[i], columns[i]);
+  for (unsigned i = 0; i < ITEMS; i++) {
+    const unsigned at = tile.begin + slot_of(i);
+    items.keys[i] = 0, items.columns[i] = 0;
+    if (at < tile.end) source.get(at, items.keys[i], items.columns[i]);
   }
 }
 
@@ -74,15 +106,29 @@ __device__ __forceinline__ unsigned bin_of(Key key, unsigned pass) {
   return ~unsigned(key >> (8 * pass)) & (SORT_BINS - 1);
 }
 
-// Count the digits of a block's entries, of every warp apart: bins[WARPS][SORT_BINS]. Ends with a barrier.
-__device__ __forceinline__ void count_digits(const Entries& entries, Span block, unsigned pass, unsigned* bins) {
-  for (unsigned i = threadIdx.x; i < WARPS * SORT_BINS; i += THREADS) bins[i] = 0;
+// Count the digits of a block's entries, of every warp apart. Ends with a barrier.
+__device__ __forceinline__ void count_digits(const Source& source, Span block, unsigned pass, Sorting& sorting) {
+  for (unsigned i = threadIdx.x; i < WARPS * SORT_BINS / 4; i += THREADS)
+    reinterpret_cast<uint4*>(sorting.digits)[i] = make_uint4(0, 0, 0, 0);
   __syncthreads();
-  unsigned* own = bins + warp_of() * SORT_BINS;
-  read_entries(entries, block, [&](bool has, Key key, unsigned) {
-    if (has) atomicAdd(&own[bin_of(key, pass)], 1u);
-  });
+  unsigned* own = sorting.digits + warp_of() * SORT_BINS;
+#pragma unroll 1
+  for (unsigned begin = block.begin; begin < block.end; begin += TILE) {
+    Items items;
+    load_tile(source, {begin, block.end}, items);
+#pragma unroll
+    for (unsigned i = 0; i < ITEMS; i++)
+      if (begin + slot_of(i) < block.end) atomicAdd(&own[bin_of(items.keys[i], pass)], 1u);
+  }
   __syncthreads();
+}
+
+// How many of a block's entries are in a bin, by `count_digits`.
+__device__ __forceinline__ unsigned sum_digits(const Sorting& sorting, unsigned bin) {
+  unsigned sum = 0;
+#pragma unroll 4
+  for (unsigned warp = 0; warp < WARPS; warp++) sum += sorting.digits[warp * SORT_BINS + bin];
+  return sum;
 }
 
 // What the parts of a row tell one another of a pass: counts of every part, and their sums over groups of parts. Sums of
@@ -122,54 +168,127 @@ struct Tables {
 };
 
 // Write how many of a block's entries are in each bin, for the blocks after it.
-__device__ __forceinline__ void write_digits(const unsigned* bins, const Tables& tables, unsigned pass,
+__device__ __forceinline__ void write_digits(const Sorting& sorting, const Tables& tables, unsigned pass,
                                              unsigned number) {
   for (unsigned bin = threadIdx.x; bin < SORT_BINS; bin += THREADS) {
-    unsigned sum = 0;
-    for (unsigned warp = 0; warp < WARPS; warp++) sum += bins[warp * SORT_BINS + bin];
+    const unsigned sum = sum_digits(sorting, bin);
     tables.parts[(unsigned long long)number * SORT_BINS + bin] = sum;
     if (sum) atomicAdd(&tables.sum(number / GROUP_PARTS, pass, bin), sum);
   }
 }
 
-// Turn the counts of every warp into the places of its entries: those of lower bins, then of earlier parts, then of
-// earlier warps come before. `totals` is room for SORT_BINS numbers. Ends with a barrier.
-__device__ __forceinline__ void place_digits(unsigned* bins, const Tables& tables, unsigned pass, unsigned number,
-                                             unsigned count, unsigned* totals) {
+// Turn counts of bins into sums of all lower ones. Each thread has, before and after, what is in the bins with its
+// number; all threads of a block come.
+__device__ __forceinline__ void sum_bins(unsigned* bins, unsigned* groups) {
   for (unsigned bin = threadIdx.x; bin < SORT_BINS; bin += THREADS) {
-    unsigned before = 0, all = 0;
-    if (tables.parts) before = tables.before(pass, number, count, bin, all);
-    for (unsigned warp = 0; warp < WARPS; warp++) {
-      unsigned own = bins[warp * SORT_BINS + bin];
-      bins[warp * SORT_BINS + bin] = before;
-      before += own;
-    }
-    totals[bin] = tables.parts ? all : before;
+    const unsigned count = bins[bin], upto = scan_lanes(count);
+    bins[bin] = upto - count;
+    if (lane_of() == 31) groups[bin / 32] = upto;
   }
   __syncthreads();
-  if (warp_of() == 0) {
+  for (unsigned bin = threadIdx.x; bin < SORT_BINS; bin += THREADS)
+    bins[bin] += __reduce_add_sync(~0u, lane_of() < bin / 32 ? groups[lane_of()] : 0);
+}
+
+// Lanes with the same bin, this one among them: a vote for every bit is faster than one instruction that compares all.
+__device__ __forceinline__ unsigned peers_of(unsigned bin) {
+  unsigned peers = ~0u;
+#pragma unroll
+  for (unsigned bit = 1; bit < SORT_BINS; bit *= 2) {
+    const unsigned votes = __ballot_sync(~0u, bin & bit);
+    peers &= bin & bit ? votes : ~votes;
+  }
+  return peers;
+}
+
+// The rank of every item among those of its warp and bin, and the warp's counts. No warp needs another.
+__device__ __forceinline__ void rank_items(const Items& items, bool any, unsigned pass, unsigned short* counts,
+                                           Places& ranks) {
+  reinterpret_cast<uint4*>(counts)[lane_of()] = make_uint4(0, 0, 0, 0);
+  __syncwarp();
+  if (!any) return;
+#pragma unroll
+  for (unsigned i = 0; i < ITEMS; i++) {
+    const unsigned bin = bin_of(items.keys[i], pass), peers = peers_of(bin), before = counts[bin];
+    const unsigned lower = __popc(peers & ((1u << lane_of()) - 1));
+    __syncwarp();
+    if (lower == 0) counts[bin] = before + __popc(peers);
+    __syncwarp();
+    ranks.add(i, before + lower);
+  }
+}
+
+// From counts of every warp the places of bins: in the tile those of lower bins, then of earlier warps come before.
+__device__ __forceinline__ void place_bins(Sorting& sorting) {
+  __syncthreads();
+  for (unsigned bin = threadIdx.x; bin < SORT_BINS; bin += THREADS) {
     unsigned before = 0;
-    for (unsigned base = 0; base < SORT_BINS; base += 32) {
-      unsigned count = totals[base + lane_of()], upto = scan_lanes(count);
-      totals[base + lane_of()] = before + upto - count;
-      before += __shfl_sync(~0u, upto, 31);
+#pragma unroll 1
+    for (unsigned warp = 0; warp < WARPS; warp += 4) {
+      unsigned counts[4];
+#pragma unroll
+      for (unsigned i = 0; i < 4 && i < WARPS; i++) counts[i] = sorting.counts[warp + i][bin];
+#pragma unroll
+      for (unsigned i = 0; i < 4 && i < WARPS; i++) {
+        sorting.counts[warp + i][bin] = before;
+        before += counts[i];
+      }
     }
+    sorting.starts[bin] = sorting.offsets[bin] = before;
   }
-  __syncthreads();
-  for (unsigned i = threadIdx.x; i < WARPS * SORT_BINS; i += THREADS) bins[i] += totals[i % SORT_BINS];
+  sum_bins(sorting.starts, sorting.groups);
+  for (unsigned bin = threadIdx.x; bin < SORT_BINS; bin += THREADS) {
+    const unsigned count = sorting.offsets[bin], base = sorting.bases[bin];
+    sorting.offsets[bin] = base - sorting.starts[bin];
+    sorting.bases[bin] = base + count;
+  }
   __syncthreads();
 }
 
-// Call `put(place, key, column)` for all entries of a block, from their places on. No warp needs another.
-template <class Put>
-__device__ __forceinline__ void scatter(const Entries& entries, Span block, unsigned pass, unsigned* bins, Put put) {
-  unsigned* places = bins + warp_of() * SORT_BINS;
-  read_entries(entries, block, [&](bool has, Key key, unsigned column) {
-    const unsigned bin = has ? bin_of(key, pass) : SORT_BINS, peers = __match_any_sync(~0u, bin);
-    const unsigned rank = __popc(peers & ((1u << lane_of()) - 1)), place = has ? places[bin] + rank : 0;
-    __syncwarp();
-    if (has && rank == 0) places[bin] += __popc(peers);
-    __syncwarp();
-    if (has) put(place, key, column);
-  });
+// Put items at their places in the tile of `size` entries, and take those at the thread's own, as `load_tile` does.
+__device__ __forceinline__ void exchange(Items& items, const Places& places, unsigned size, Sorting& sorting) {
+  const bool any = warp_of() * WARP_TILE < size;
+#if ELEMENT_BYTES == 8
+  unsigned long long* keys = sorting.exchange;
+  unsigned* columns = reinterpret_cast<unsigned*>(sorting.exchange);
+#pragma unroll
+  for (unsigned i = 0; i < ITEMS; i++)
+    if (any) keys[places.get(i)] = items.keys[i];
+  __syncthreads();
+#pragma unroll
+  for (unsigned i = 0; i < ITEMS; i++) items.keys[i] = slot_of(i) < size ? keys[slot_of(i)] : 0;
+  __syncthreads();
+#pragma unroll
+  for (unsigned i = 0; i < ITEMS; i++)
+    if (any) columns[places.get(i)] = items.columns[i];
+  __syncthreads();
+#pragma unroll
+  for (unsigned i = 0; i < ITEMS; i++) items.columns[i] = slot_of(i) < size ? columns[slot_of(i)] : 0;
+#else
+  uint2* entries = reinterpret_cast<uint2*>(sorting.exchange);
+#pragma unroll
+  for (unsigned i = 0; i < ITEMS; i++)
+    if (any) entries[places.get(i)] = make_uint2(items.keys[i], items.columns[i]);
+  __syncthreads();
+#pragma unroll
+  for (unsigned i = 0; i < ITEMS; i++) {
+    const uint2 entry = slot_of(i) < size ? entries[slot_of(i)] : make_uint2(0, 0);
+    items.keys[i] = entry.x, items.columns[i] = entry.y;
+  }
+#endif
+}
+
+// Order a tile of `size` entries by a digit; the first barrier is behind the ranks.
+__device__ __forceinline__ void order_tile(Items& items, unsigned size, unsigned pass, Sorting& sorting) {
+  const bool any = warp_of() * WARP_TILE < size;
+  unsigned short* counts = sorting.counts[warp_of()];
+  Places places = {};
+  rank_items(items, any, pass, counts, places);
+  place_bins(sorting);
+#pragma unroll
+  for (unsigned i = 0; i < ITEMS; i++) {
+    const unsigned bin = bin_of(items.keys[i], pass);
+    if (any) places.add(i, sorting.starts[bin] + counts[bin]);
+  }
+  exchange(items, places, size, sorting);
 }

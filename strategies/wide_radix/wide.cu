@@ -63,9 +63,11 @@ struct Memory {
   Tally sum;
   unsigned last;
   unsigned groups[32];
-  unsigned totals[SORT_BINS];
   Tally tallies[WARPS];
-  unsigned bins[BINS * COPIES > WARPS * SORT_BINS ? BINS * COPIES : WARPS * SORT_BINS];
+  union __align__(16) {
+    unsigned bins[BINS * COPIES];
+    Sorting sorting;
+  };
 };
 
 // Whether all `blocks` but this one have come, for all threads alike.
@@ -84,19 +86,24 @@ __device__ __forceinline__ bool comes_last(Memory& memory, unsigned* arrived, un
 // Count one digit of the row's keys; who comes last takes it into the bound.
 __device__ __forceinline__ void count_step(Memory& memory, const Work& work) {
   if (memory.bound.all) return;
-  for (unsigned i = threadIdx.x; i < BINS * COPIES; i += THREADS) memory.bins[i] = 0;
+  uint4* copies = reinterpret_cast<uint4*>(memory.bins);  // of every bin
+  for (unsigned bin = threadIdx.x; bin < BINS; bin += THREADS) copies[bin] = make_uint4(0, 0, 0, 0);
   __syncthreads();
   count_share(find_share(work.row, work.part * WARPS + warp_of(), work.parts * WARPS), work.row.order, memory.bound,
               memory.bins);
   __syncthreads();
-  for (unsigned base = 0; base < BINS; base += THREADS) {  // sums are written where copies were read before
-    const unsigned bin = base + threadIdx.x;
-    unsigned sum = 0;
-    if (bin < BINS)
-      for (unsigned copy = 0; copy < COPIES; copy++) sum += memory.bins[bin * COPIES + copy];
-    __syncthreads();
-    if (bin < BINS) memory.bins[bin] = sum;
-    if (bin < BINS && work.counts && sum) atomicAdd(&work.counts[bin], sum);
+  unsigned sums[BINS / THREADS];
+#pragma unroll
+  for (unsigned i = 0; i < BINS / THREADS; i++) {
+    const uint4 four = copies[i * THREADS + threadIdx.x];
+    sums[i] = four.x + four.y + four.z + four.w;
+  }
+  __syncthreads();
+#pragma unroll
+  for (unsigned i = 0; i < BINS / THREADS; i++) {  // sums are written where copies were read before
+    const unsigned bin = i * THREADS + threadIdx.x;
+    memory.bins[bin] = sums[i];
+    if (work.counts && sums[i]) atomicAdd(&work.counts[bin], sums[i]);
   }
   if (work.counts) {
     if (!comes_last(memory, &work.bound->arrived, work.parts)) return;
@@ -132,14 +139,38 @@ __device__ __forceinline__ Tally tally_before(Memory& memory, const Work& work) 
   return {memory.sum.above + __reduce_add_sync(~0u, sum.above), memory.sum.equal + __reduce_add_sync(~0u, sum.equal)};
 }
 
-// Place what is chosen, in the order of columns: as the answer, or as entries to be sorted.
+// Whether a block sorts a row in shared memory, all digits at once.
+__device__ __forceinline__ bool is_resident(const Work& work) { return !work.tables.parts && work.answer.k <= TILE; }
+
+// What the first pass of sorting reads, where not all columns are chosen.
+__device__ __forceinline__ Entries first_entries(Memory& memory, const Work& work) {
+  Entries entries = ELEMENT_BYTES % 2 ? work.entries : work.others;
+#if ELEMENT_BYTES == 8
+  if (is_resident(work)) entries.keys = memory.sorting.exchange;
+#else
+  if (is_resident(work)) entries.both = reinterpret_cast<uint2*>(memory.sorting.exchange);
+#endif
+  return entries;
+}
+
+// What a pass reads.
+__device__ __forceinline__ Source source_of(Memory& memory, const Work& work, unsigned pass) {
+  Row none = {nullptr, 0, work.row.order};
+  if (pass == 0 && work.answer.k == work.row.cols) return {work.entries, work.row};
+  if (pass == 0) return {first_entries(memory, work), none};
+  return {(ELEMENT_BYTES - 1 - pass) % 2 ? work.others : work.entries, none};
+}
+
+// Place what is chosen, in the order of columns: as the answer, or as entries to be sorted. Rows of which all is to be
+// sorted are sorted as they are.
 __device__ __forceinline__ void place_step(Memory& memory, const Work& work, bool sorts) {
   const unsigned k = work.answer.k;
+  if (sorts && work.tables.parts) work.tables.clear(0, work.part, work.parts);
+  if (sorts && k == work.row.cols) return;
   const Share share = find_share(work.row, work.part * WARPS + warp_of(), work.parts * WARPS);
   Tally before = {0, share.first ? share.first * VECTOR - share.skew : 0};  // where all are chosen
   if (k < work.row.cols) before = tally_before(memory, work);
-  if (sorts && work.tables.parts) work.tables.clear(0, work.part, work.parts);
-  const Entries entries = ELEMENT_BYTES % 2 ? work.entries : work.others;  // the source of the first pass
+  const Entries entries = first_entries(memory, work);
   place_share(share, work.row.order, memory.bound, before, k, [&](unsigned place, Element bits, unsigned column) {
     if (sorts) entries.put(place, key_of(bits, work.row.order), column);
     else work.answer.put(work.number * k + place, bits, column);
@@ -147,26 +178,59 @@ __device__ __forceinline__ void place_step(Memory& memory, const Work& work, boo
   __syncthreads();
 }
 
+// Count a digit, for blocks behind this one; of a row that it has to itself, only the first: passes count the next ones.
 __device__ __forceinline__ void digits_step(Memory& memory, const Work& work, unsigned pass) {
-  const bool even = (ELEMENT_BYTES - 1 - pass) % 2 == 0;
-  count_digits(even ? work.entries : work.others, span_of(work.answer.k, work.part, work.parts), pass, memory.bins);
-  if (work.tables.parts) write_digits(memory.bins, work.tables, pass, work.part);
+  if (!work.tables.parts && (pass || is_resident(work))) return;
+  Sorting& sorting = memory.sorting;
+  count_digits(source_of(memory, work, pass), span_of(work.answer.k, work.part, work.parts), pass, sorting);
+  if (work.tables.parts) return write_digits(sorting, work.tables, pass, work.part);
+  for (unsigned bin = threadIdx.x; bin < SORT_BINS; bin += THREADS) sorting.next[bin] = sum_digits(sorting, bin);
 }
 
-// One pass of sorting, the last one into the answer.
-__device__ __forceinline__ void scatter_step(Memory& memory, const Work& work, unsigned pass) {
-  const bool even = (ELEMENT_BYTES - 1 - pass) % 2 == 0, last = pass == ELEMENT_BYTES - 1;
-  const Entries from = even ? work.entries : work.others, to = even ? work.others : work.entries;
-  const Span span = span_of(work.answer.k, work.part, work.parts);
-  if (work.tables.parts) {
-    count_digits(from, span, pass, memory.bins);
-    work.tables.clear(pass + 1, work.part, work.parts);
+// Where the entries of this block begin in every bin of the row. Each thread has the bins with its number.
+__device__ __forceinline__ void find_bases(Sorting& sorting, const Work& work, unsigned pass) {
+  for (unsigned bin = threadIdx.x; bin < SORT_BINS; bin += THREADS) {
+    unsigned all = 0, before = 0;
+    if (work.tables.parts) before = work.tables.before(pass, work.part, work.parts, bin, all);
+    else if (!is_resident(work)) all = sorting.next[bin];
+    sorting.next[bin] = 0;
+    sorting.offsets[bin] = before, sorting.bases[bin] = all;
   }
-  place_digits(memory.bins, work.tables, pass, work.part, work.parts, memory.totals);
-  scatter(from, span, pass, memory.bins, [&](unsigned place, Key key, unsigned column) {
-    if (last) work.answer.put_key(work.number * work.answer.k + place, key, column, work.row);
-    else to.put(place, key, column);
-  });
+  sum_bins(sorting.bases, sorting.groups);
+  for (unsigned bin = threadIdx.x; bin < SORT_BINS; bin += THREADS) sorting.bases[bin] += sorting.offsets[bin];
+}
+
+// A pass of sorting, the last one into the answer; of a row that a tile holds all of them at once. A tile is put in order
+// in shared memory, so that what is written next to each other lies next to each other.
+__device__ __forceinline__ void sort_step(Memory& memory, const Work& work, unsigned pass) {
+  const bool whole = !work.tables.parts, resident = is_resident(work);
+  if (resident && pass) return;
+  const unsigned end = resident ? ELEMENT_BYTES : pass + 1;
+  const Span span = span_of(work.answer.k, work.part, work.parts);
+  Sorting& sorting = memory.sorting;
+  if (!whole) work.tables.clear(pass + 1, work.part, work.parts);
+  find_bases(sorting, work, pass);
+#pragma unroll 1
+  for (unsigned begin = span.begin; begin < span.end; begin += TILE) {
+    const unsigned size = min(TILE, span.end - begin);
+    Items items;
+    load_tile(source_of(memory, work, pass), {begin, begin + size}, items);
+#pragma unroll 1
+    for (unsigned digit = pass; digit < end; digit++) order_tile(items, size, digit, sorting);
+    const Entries to = (ELEMENT_BYTES - 1 - pass) % 2 ? work.entries : work.others;
+#pragma unroll
+    for (unsigned i = 0; i < ITEMS; i++) {
+      if (slot_of(i) >= size) continue;
+      const Key key = items.keys[i];
+      const unsigned place = slot_of(i) + (resident ? 0 : sorting.offsets[bin_of(key, pass)]);
+      if (end == ELEMENT_BYTES) {
+        work.answer.put_key(work.number * work.answer.k + place, key, items.columns[i], work.row);
+      } else {
+        to.put(place, key, items.columns[i]);
+        if (whole) atomicAdd(&sorting.next[bin_of(key, pass + 1)], 1u);
+      }
+    }
+  }
   __syncthreads();
 }
 
@@ -180,7 +244,7 @@ __device__ __forceinline__ void take_step(Memory& memory, const Work& work, Step
   } else {
     const unsigned sorting = step - steps.selecting - 1;
     if (sorting % 2 == 0) digits_step(memory, work, sorting / 2);
-    else scatter_step(memory, work, sorting / 2);
+    else sort_step(memory, work, sorting / 2);
   }
 }
 
@@ -189,6 +253,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
            unsigned* tables, unsigned* sums, Element* values, void* indices, long long row_stride, int rows, int cols,
            int k, int smallest, int is_signed, int infinity, int sorted) {
   __shared__ __align__(16) Memory memory;
+#if PROGRAMMATIC
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
   const Steps steps = {unsigned(k) < unsigned(cols) ? COUNTS + 1 : 0, sorted ? 2u * ELEMENT_BYTES : 0};
   const unsigned parts = state ? gridDim.x / rows : 1, slots = state ? rows : gridDim.x;
   const unsigned long long room = (unsigned long long)slots * k;
@@ -216,11 +284,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
       };
     if (threadIdx.x == 0) memory.bound = state ? bounds[row] : Bound{0, 0, 0, 0, 0};
     __syncthreads();
-    if (state) {
-      take_step(memory, memory.work, steps, step);
-    } else {
-      for (step = 0; step < steps.all(); step++) take_step(memory, memory.work, steps, step);
-    }
+    const unsigned last = state ? step : steps.all() - 1;
+#pragma unroll 1
+    for (unsigned next = step; next <= last; next++) take_step(memory, memory.work, steps, next);
   }
   if (!state || !comes_last(memory, &state->arrived, gridDim.x)) return;
   const bool ends = step + 1 == steps.all();

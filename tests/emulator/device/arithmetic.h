@@ -86,6 +86,8 @@ SIMT_DEVICE float __int2float_rn(int x) { return static_cast<float>(x); }
 SIMT_DEVICE float __uint2float_rn(unsigned x) { return static_cast<float>(x); }
 SIMT_DEVICE float __fmaf_rn(float a, float b, float c) { return std::fmaf(a, b, c); }
 SIMT_DEVICE float __saturatef(float x) { return std::fmin(std::fmax(x, 0.0f), 1.0f); }
+SIMT_DEVICE float __fdividef(float a, float b) { return a / b; }
+SIMT_DEVICE float rsqrtf(float x) { return 1 / std::sqrt(x); }
 
 #define CUDART_INF_F std::numeric_limits<float>::infinity()
 #define CUDART_NAN_F std::numeric_limits<float>::quiet_NaN()
@@ -113,4 +115,3 @@ template <class T>
 SIMT_DEVICE void __builtin_assume_true(T) {}
 #define __builtin_assume(condition) __builtin_assume_true(0)
 #define __assume(condition) __builtin_assume_true(0)
-SIMT_DEVICE float __fdividef(float dividend, float divisor) { return dividend / divisor; }
