@@ -13,12 +13,13 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 SAMPLES = 4096
 """Positions that a sampling kernel looks at in one row, on an even stride."""
 
-LINE, PIECES, TIMES, STRETCH = 128, 128, (1, 2, 4, 8), 16384
-"""Another kernel looks at lines of so many bytes: one in each of `PIECES` equal stretches, or of so many times as many
-where a row has `STRETCH` elements for each time."""
+LOAD_BYTES, PIECES, PIECE_LOADS, MOST_TIMES, SPARED = 16, 128, 8, 4, 2 << 20
+"""Another kernel looks at aligned loads of 16 bytes, of as many pieces of so many loads, fewer where k is large; at up
+to so many times as many in rows of `SPARED` elements for each time. One load, or four adjacent ones, of each of as many
+equal stretches."""
 
 HASH = (0x9E3779B1, 0x2C1B3C6D)
-"""Its factors: the line of a stretch follows from the stretch's number."""
+"""Its factors: where in a stretch it looks follows from the stretch's number."""
 
 
 @dataclass(frozen=True)
@@ -59,31 +60,29 @@ class _Request:
         return self.columns % max(2, self.cols // SAMPLES) == 0
 
     @property
-    def sampled_lines(self) -> Tensor:
-        """(rows, cols) bool: the columns where lines are looked at, however many times as many are.
+    def sampled_loads(self) -> Tensor:
+        """(rows, cols) bool: the columns where loads at hashed places are looked at, one by one or four together.
 
-        Rows are back to back in memory that begins at a line.
+        Rows are back to back in memory that begins at a load.
         """
-        size = self.dtype.itemsize
-        load = 16 // size  # elements; lines are counted from the first whole load of a row
-        skew = self.row_numbers * self.cols * size % LINE // size
-        first = -(-skew // load) * load - skew
-        lines = ((self.cols + skew) // load * load - skew - first).clamp(min=0) // (LINE // size)  # (rows, 1)
+        load = LOAD_BYTES // self.dtype.itemsize  # elements
+        first = -self.row_numbers * self.cols % load  # the column of the first whole load, (rows, 1)
+        loads = (self.cols - first).clamp(min=0) // load
+        each = _power(min(PIECE_LOADS, max(1, self.cols // (load * self.k))))
+        times = _power(min(MOST_TIMES, max(1, self.cols // SPARED)))
         found = torch.zeros(self.rows, self.cols + 1, dtype=torch.bool, device=self.device)
-        within = torch.arange(LINE // size, device=self.device)
-        pieces = torch.ones_like(lines)
-        while (more := (2 * pieces <= lines) & (pieces < PIECES)).any():
+        pieces = torch.ones_like(loads)
+        while (more := (2 * pieces <= loads // PIECE_LOADS) & (pieces < PIECES)).any():
             pieces = torch.where(more, 2 * pieces, pieces)
-        for times in TIMES:
-            if times > 1 and self.cols < STRETCH * times:
-                break
-            stretch = torch.arange(PIECES * times, device=self.device)
-            stretches = pieces * times
-            begin, end = stretch * lines // stretches, (stretch + 1) * lines // stretches
-            column = first + (begin + (_hashed(stretch) * (end - begin) >> 32)) * (LINE // size)
-            column = torch.where((stretch < stretches) & (lines > 0), column, self.cols)
-            columns = (column.unsqueeze(2) + within).clamp(max=self.cols)  # (rows, stretches, elements of a line)
-            found.scatter_(1, columns.flatten(1), True)
+        for together in {1, min(each, 4)}:
+            stretches = pieces * (each * times // together)
+            stretch = torch.arange(PIECES * each * times // together, device=self.device)
+            places = loads // together
+            place = stretch * places // stretches + (_hashed(stretch) * (places // stretches) >> 32)
+            column = first + place * (together * load)
+            column = torch.where((stretch < stretches) & (loads >= PIECE_LOADS), column, self.cols)
+            columns = column.unsqueeze(2) + torch.arange(together * load, device=self.device)
+            found.scatter_(1, columns.clamp(max=self.cols).flatten(1), True)
         return found[:, : self.cols]
 
     def full(self, value: float) -> Tensor:
@@ -116,6 +115,11 @@ class _Request:
     def one_bits(self) -> int:
         """The bits of 1."""
         return self.bits_of(1)
+
+
+def _power(number: int) -> int:
+    """The largest power of two that is no larger."""
+    return 1 << (number.bit_length() - 1)
 
 
 def _hashed(numbers: Tensor) -> Tensor:
@@ -241,14 +245,14 @@ def _sampler_holes(r: _Request) -> Tensor:
     return _where(r, r.sampled, -60)
 
 
-def _line_peaks(r: _Request) -> Tensor:
-    """Large exactly where a sampler of lines looks: almost nothing else passes the cut that it tells."""
-    return _where(r, r.sampled_lines, 60)
+def _hashed_peaks(r: _Request) -> Tensor:
+    """Large exactly where a sampler of hashed places looks: almost nothing else passes the cut that it tells."""
+    return _where(r, r.sampled_loads, 60)
 
 
-def _line_holes(r: _Request) -> Tensor:
-    """The best are exactly where a sampler of lines does not look: all of these pass the cut that it tells."""
-    return _where(r, r.sampled_lines, -60)
+def _hashed_holes(r: _Request) -> Tensor:
+    """The best are exactly where a sampler of hashed places does not look: all of these pass the cut that it tells."""
+    return _where(r, r.sampled_loads, -60)
 
 
 def _where(r: _Request, sampled: Tensor, step: int) -> Tensor:
@@ -272,8 +276,8 @@ _ANY: dict[str, Callable[[_Request], Tensor]] = {
     "extremes": _extremes,
     "sampler_peaks": _sampler_peaks,
     "sampler_holes": _sampler_holes,
-    "line_peaks": _line_peaks,
-    "line_holes": _line_holes,
+    "hashed_peaks": _hashed_peaks,
+    "hashed_holes": _hashed_holes,
 }
 
 _FLOATS_ONLY: dict[str, Callable[[_Request], Tensor]] = {

@@ -58,24 +58,23 @@ def test_meaning(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS + INTEGERS, ids=str)
-@pytest.mark.parametrize("shift", [0, 1])
-def test_lines_that_a_sampler_looks_at(dtype: torch.dtype, shift: int) -> None:
-    """One line of 128 bytes in each of 128 stretches; a row that begins elsewhere has them where its loads are."""
-    line, load = 128 // dtype.itemsize, 16 // dtype.itemsize
-    cols, rows = 128 * 5 * line + shift * load, 3
-    for name in ("line_peaks", "line_holes"):
-        x = inputs.make(name, rows, cols, 8, dtype, "cpu")
-        sampled = x > 64 + 32 if name == "line_peaks" else x < 30
-        if dtype.is_floating_point:
-            sampled = x > 30 if name == "line_peaks" else x < -30
-        if cols < inputs.STRETCH * 2:
-            assert (sampled.sum(1) == 128 * line).all()
-        for row in range(rows):
-            looked = sampled[row, : 128 * 5 * line].view(128, 5, line)
-            assert (looked.any(2).sum(1) >= 1).all()
-            assert torch.equal(looked.any(2), looked.all(2))
-    places = inputs.make("line_peaks", 1, cols, 8, dtype, "cpu")[0, : 128 * 5 * line].view(128, 5, line)[..., 0]
-    assert len(set(places.float().argmax(1).tolist())) == 5, "at no stride"
+def test_hashed_places(dtype: torch.dtype) -> None:
+    """One load in each of 128 stretches where k is large; else in each of 1,024, and four in each of 256."""
+    load = 16 // dtype.itemsize
+    cols = 1024 * 5 * load
+    for name in ("hashed_peaks", "hashed_holes"):
+        for k in (8, cols // load):
+            x = inputs.make(name, 2, cols, k, dtype, "cpu").double()
+            sampled = x > 93 if name == "hashed_peaks" else x < 30
+            if dtype.is_floating_point:
+                sampled = x.abs() > 30
+            loads = sampled.view(2, -1, load)
+            assert torch.equal(loads.any(2), loads.all(2))
+            few, many = loads.any(2).view(2, 128, 40).sum(2), loads.any(2).view(2, 1024, 5).sum(2)
+            assert (few == 1).all() if k > 8 else (many >= 1).all()
+            assert k > 8 or 1024 + 512 < many[0].sum() <= 2048
+            assert torch.equal(loads[0], loads[1])
+            assert len(set(loads[0].any(1).view(128, 40).int().argmax(1).tolist())) > 3, "at no stride"
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
