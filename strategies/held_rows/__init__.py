@@ -1,4 +1,4 @@
-"""Rows that the registers of a block or of a cluster hold: a cut is guessed, counted, and what reaches it put in order."""
+"""Rows that the registers of a block or a cluster hold: a cut is guessed, counted, and what reaches it put in order."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, S
 from autotopk.strategy import Features, Strategy, check_knobs
 
 CAPACITIES = [1 << bits for bits in range(6, 14)]
-KNOBS: dict[str, Sequence[Knob]] = {
+KNOBS: dict[str, Sequence[int]] = {
     "blocks": (1, 2, 4, 8, 16),
     "threads": (32, 64, 128, 256, 512, 1024),
     "loads": (1, 2, 4, 8, 16),
@@ -80,11 +80,12 @@ class HeldRows(Strategy):
 
     def valid(self, config: HeldRowsConfig, problem: Problem, device: Device) -> bool:
         """Whatever holds the row, and lists more than k."""
+        shared = shared_bytes(config, problem.itemsize) + config.threads * 8
         return (
             problem.cols * problem.itemsize <= config.room
             and 5 * problem.k <= 4 * config.capacity
             and problem.k <= MOST_ITEMS * config.threads
-            and shared_bytes(config, problem.itemsize) + STATIC_BYTES + OWN_BYTES + config.threads * 8 <= device.shared_bytes
+            and shared + STATIC_BYTES + OWN_BYTES <= device.shared_bytes
             and (config.blocks == 1 or device.capability >= (9, 0))
         )
 
@@ -100,7 +101,9 @@ class HeldRows(Strategy):
                 if loads > KNOBS["loads"][-1] or threads * loads > MOST_LOADS:
                     continue
                 found += [
-                    HeldRowsConfig(blocks, threads, loads, size) for size in (least, 2 * least) if size <= CAPACITIES[-1]
+                    HeldRowsConfig(blocks, threads, loads, size)
+                    for size in (least, 2 * least)
+                    if size <= CAPACITIES[-1]
                 ]
         return [config for config in found if self.valid(config, problem, device)]
 
