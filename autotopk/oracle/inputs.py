@@ -13,6 +13,14 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 SAMPLES = 4096
 """Positions that a sampling kernel looks at in one row, on an even stride."""
 
+LOAD_BYTES, PIECES, PIECE_LOADS, MOST_TIMES, SPARED = 16, 128, 8, 4, 2 << 20
+"""Another kernel looks at aligned loads of 16 bytes, of as many pieces of so many loads, fewer where k is large; at up
+to so many times as many in rows of `SPARED` elements for each time. One load, or four adjacent ones, of each of as many
+equal stretches."""
+
+HASH = (0x9E3779B1, 0x2C1B3C6D)
+"""Its factors: where in a stretch it looks follows from the stretch's number."""
+
 
 @dataclass(frozen=True)
 class _Request:
@@ -51,6 +59,32 @@ class _Request:
         """(cols,) bool: the columns on a sampler's stride."""
         return self.columns % max(2, self.cols // SAMPLES) == 0
 
+    @property
+    def sampled_loads(self) -> Tensor:
+        """(rows, cols) bool: the columns where loads at hashed places are looked at, one by one or four together.
+
+        Rows are back to back in memory that begins at a load.
+        """
+        load = LOAD_BYTES // self.dtype.itemsize  # elements
+        first = -self.row_numbers * self.cols % load  # the column of the first whole load, (rows, 1)
+        loads = (self.cols - first).clamp(min=0) // load
+        each = _power(min(PIECE_LOADS, max(1, self.cols // (load * self.k))))
+        times = _power(min(MOST_TIMES, max(1, self.cols // SPARED)))
+        found = torch.zeros(self.rows, self.cols + 1, dtype=torch.bool, device=self.device)
+        pieces = torch.ones_like(loads)
+        while (more := (2 * pieces <= loads // PIECE_LOADS) & (pieces < PIECES)).any():
+            pieces = torch.where(more, 2 * pieces, pieces)
+        for together in {1, min(each, 4)}:
+            stretches = pieces * (each * times // together)
+            stretch = torch.arange(PIECES * each * times // together, device=self.device)
+            places = loads // together
+            place = stretch * places // stretches + (_hashed(stretch) * (places // stretches) >> 32)
+            column = first + place * (together * load)
+            column = torch.where((stretch < stretches) & (loads >= PIECE_LOADS), column, self.cols)
+            columns = column.unsqueeze(2) + torch.arange(together * load, device=self.device)
+            found.scatter_(1, columns.clamp(max=self.cols).flatten(1), True)
+        return found[:, : self.cols]
+
     def full(self, value: float) -> Tensor:
         return torch.full((self.rows, self.cols), value, dtype=self.dtype, device=self.device)
 
@@ -81,6 +115,18 @@ class _Request:
     def one_bits(self) -> int:
         """The bits of 1."""
         return self.bits_of(1)
+
+
+def _power(number: int) -> int:
+    """The largest power of two that is no larger."""
+    return 1 << (number.bit_length() - 1)
+
+
+def _hashed(numbers: Tensor) -> Tensor:
+    """32 bits that tell nothing of the number."""
+    bits = (numbers + 1) * HASH[0] & 0xFFFFFFFF
+    bits = (bits ^ bits >> 15) * HASH[1] & 0xFFFFFFFF
+    return bits ^ bits >> 13
 
 
 def _all_but_k_minus_1_equal(r: _Request) -> Tensor:
@@ -191,17 +237,27 @@ def _extremes(r: _Request) -> Tensor:
 
 def _sampler_peaks(r: _Request) -> Tensor:
     """Large exactly where a strided sampler looks: its threshold is far too high."""
-    return _on_stride(r, 60)
+    return _where(r, r.sampled, 60)
 
 
 def _sampler_holes(r: _Request) -> Tensor:
     """Small exactly where a strided sampler looks: its threshold lets everything through."""
-    return _on_stride(r, -60)
+    return _where(r, r.sampled, -60)
 
 
-def _on_stride(r: _Request, step: int) -> Tensor:
+def _hashed_peaks(r: _Request) -> Tensor:
+    """Large exactly where a sampler of hashed places looks: almost nothing else passes the cut that it tells."""
+    return _where(r, r.sampled_loads, 60)
+
+
+def _hashed_holes(r: _Request) -> Tensor:
+    """The best are exactly where a sampler of hashed places does not look: all of these pass the cut that it tells."""
+    return _where(r, r.sampled_loads, -60)
+
+
+def _where(r: _Request, sampled: Tensor, step: int) -> Tensor:
     base = r.random() if r.dtype.is_floating_point else r.integers(60, 67).to(r.dtype)
-    return torch.where(r.sampled, base + step, base)
+    return torch.where(sampled, base + step, base)
 
 
 _ANY: dict[str, Callable[[_Request], Tensor]] = {
@@ -220,6 +276,8 @@ _ANY: dict[str, Callable[[_Request], Tensor]] = {
     "extremes": _extremes,
     "sampler_peaks": _sampler_peaks,
     "sampler_holes": _sampler_holes,
+    "hashed_peaks": _hashed_peaks,
+    "hashed_holes": _hashed_holes,
 }
 
 _FLOATS_ONLY: dict[str, Callable[[_Request], Tensor]] = {

@@ -1,4 +1,4 @@
-"""Rows that the registers of a block or of a cluster hold: a cut is guessed, counted, and what reaches it put in order."""
+"""Rows that the registers of a block or a cluster hold: a cut is guessed, counted, and what reaches it put in order."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,12 @@ from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, S
 from autotopk.strategy import Features, Strategy, check_knobs
 
 CAPACITIES = [1 << bits for bits in range(6, 14)]
+BLOCKS = (1, 2, 4, 8, 16)
+LOADS = (1, 2, 4, 8, 16)
 KNOBS: dict[str, Sequence[Knob]] = {
-    "blocks": (1, 2, 4, 8, 16),
+    "blocks": BLOCKS,
     "threads": (32, 64, 128, 256, 512, 1024),
-    "loads": (1, 2, 4, 8, 16),
+    "loads": LOADS,
     "capacity": CAPACITIES,
 }
 """What kernels can be made for."""
@@ -70,7 +72,7 @@ class HeldRows(Strategy):
         reasons = []
         if not self.shortlist(problem, device):
             reasons.append(f"no cluster holds rows of {problem.cols} and a list for k={problem.k}")
-        if problem.rows * KNOBS["blocks"][-1] >= 1 << 31:
+        if problem.rows * BLOCKS[-1] >= 1 << 31:
             reasons.append(f"{problem.rows} rows are more than 32 bits count")
         return reasons
 
@@ -84,7 +86,8 @@ class HeldRows(Strategy):
             problem.cols * problem.itemsize <= config.room
             and 5 * problem.k <= 4 * config.capacity
             and config.capacity <= MOST_ITEMS * config.threads
-            and shared_bytes(config, problem.itemsize) + STATIC_BYTES + OWN_BYTES + config.threads * 8 <= device.shared_bytes
+            and shared_bytes(config, problem.itemsize) + STATIC_BYTES + OWN_BYTES + config.threads * 8
+            <= device.shared_bytes
             and (config.blocks == 1 or device.capability >= (9, 0))
         )
 
@@ -92,24 +95,32 @@ class HeldRows(Strategy):
         """The fewest loads for each number of threads and blocks, and lists half more than k or longer."""
         least = max(power_of_two(-(-3 * problem.k // 2)), 256)
         found = []
-        for blocks in KNOBS["blocks"]:
+        for blocks in BLOCKS:
             if blocks > 1 and problem.rows * blocks > 2 * device.processors:
                 continue
             for threads in (256, 512, 1024):
                 loads = power_of_two(-(-problem.cols * problem.itemsize // (16 * blocks * threads)))
-                if loads > KNOBS["loads"][-1] or threads * loads > MOST_LOADS:
+                if loads > LOADS[-1] or threads * loads > MOST_LOADS:
                     continue
                 found += [
-                    HeldRowsConfig(blocks, threads, loads, size) for size in (least, 2 * least) if size <= CAPACITIES[-1]
+                    HeldRowsConfig(blocks, threads, loads, size)
+                    for size in (least, 2 * least)
+                    if size <= CAPACITIES[-1]
                 ]
         return [config for config in found if self.valid(config, problem, device)]
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
-        """All that holds the row."""
-        return KNOBS
+        """Lists from half more than k on, and clusters of which half run at once."""
+        least = power_of_two(-(-3 * problem.k // 2))
+        return {
+            "blocks": [blocks for blocks in BLOCKS if blocks == 1 or problem.rows * blocks <= 2 * device.processors],
+            "threads": (256, 512, 1024),
+            "loads": LOADS,
+            "capacity": [size for size in CAPACITIES if max(least, 256) <= size <= 4 * max(least, 256)],
+        }
 
     def heuristic(self, problem: Problem, device: Device) -> HeldRowsConfig | None:
-        """Never unmeasured."""
+        """Never where it was not measured: it has no rungs."""
         return None
 
     def rungs(self, arch: int) -> Iterator[CudaSource]:

@@ -1,91 +1,134 @@
 // A cut from a sample of the row that k entries almost surely reach, and few more: the best entries of its pieces are ranked
-// among each other. A piece is 128 bytes, or of long rows several times 128 bytes, far from each other.
+// among each other. A piece is a few loads of 16 bytes from all over the row.
 #pragma once
 #include "row.cuh"
 
 constexpr unsigned PIECES = CAPACITY < 128 ? CAPACITY : 128;
-constexpr unsigned PIECE = 8;         // loads of 128 bytes
-constexpr unsigned MOST_TIMES = 8;
-constexpr unsigned LONG = 1 << 17;    // elements of a row for each time: of shorter ones few enough pass
-constexpr unsigned SPARED = 16384;    // elements of a part for each time, so that samples take little beside what is read
+constexpr int PIECE_BITS = 3;             // of the number of a piece's loads each time, one a lane
+constexpr unsigned PIECE = 1 << PIECE_BITS;
+constexpr int MOST_TIME_BITS = 2;         // of how many times as many loads are looked at
+constexpr unsigned SPARED = 2 << 20;      // elements of a row for each time, so that the last block gets few entries
+constexpr unsigned EACH = THREADS < 256 ? 4 : THREADS < 1024 ? 1024 / THREADS : 1;  // pieces of a thread at once
+constexpr unsigned AT_ONCE = EACH < 4 ? 2 / EACH : 1;  // times at once
 
 // Of how many pieces the best should reach the cut, where every piece has `elements` of the row's. So many pieces hold one
-// of the best k, and five deviations more.
+// of the best k, and four deviations more.
 __device__ __forceinline__ unsigned likely_rank(unsigned k, unsigned cols, unsigned pieces, unsigned elements) {
-  const float part = float(k) / float(cols), exponent = elements * part * (1 + part * (0.5f + part / 3));
-  const float holds = exponent < 0.01f ? exponent : 1 - expf(-exponent), mean = pieces * holds;
-  return unsigned(mean + 5 * sqrtf(mean * (1 - holds))) + 3;
+  const float expected = elements * __fdividef(float(k), float(cols));
+  const float holds = expected < 0.01f ? expected : 1 - exp2f(-1.442695f * expected), mean = pieces * holds;
+  const float variance = mean * (1 - holds) + 1e-9f;
+  return unsigned(mean + 4 * variance * rsqrtf(variance)) + 4;
 }
 
-// Loads of 128 bytes that are looked at: as many as make it likely, but not sure, that one of the best k is among them.
-__device__ __forceinline__ unsigned loads_of_piece(unsigned k, unsigned cols) {
-  unsigned loads = PIECE;
-  while (loads > 1 && (unsigned long long)loads * VECTOR * k > cols) loads /= 2;
-  return loads;
+// The logarithm of how many loads of a piece are looked at: it is likely, but not sure, that one of the best k is there.
+__device__ __forceinline__ int load_bits(unsigned k, unsigned cols) {
+  const unsigned most = cols / (VECTOR * k);
+  return most < PIECE ? max(31 - __clz(most), 0) : PIECE_BITS;
 }
 
-// The logarithm of how many times 128 bytes a piece is.
-__device__ __forceinline__ int times_of_piece(unsigned k, unsigned cols, unsigned parts) {
-  const unsigned times = min(min(cols / (SPARED * parts), cols / (4 * PIECE * VECTOR * k)), min(cols / LONG, MOST_TIMES));
-  return times > 1 ? 31 - __clz(times) : 0;
-}
-
-// The better of an entry and the best of the first `elements` of a load, which is further on in the row.
-__device__ __forceinline__ void take_best(uint4 bits, unsigned position, unsigned elements, const Span& span, Order order,
-                                          Key& key, unsigned& column) {
+// The key of the best element of a load, or nearly so: NaN may hide another. Of the first element where not `all` count.
+__device__ __forceinline__ Key best_key(uint4 bits, bool all, Order order) {
+#if FLOAT && ELEMENT_BYTES == 2
+  bits = flipped(bits, order);
+  const unsigned two = order.half() ? larger_halves(larger_halves(bits.x, bits.y), larger_halves(bits.z, bits.w))
+                                    : larger_bfloats(larger_bfloats(bits.x, bits.y), larger_bfloats(bits.z, bits.w));
+  return max(key_of(Element(two ^ order.flip), order), key_of(Element((two ^ order.flip) >> 16), order));
+#else
+  Key best = key_of(element(bits, 0), order);
+  if (VECTOR < 16 || all) {
 #pragma unroll
-  for (unsigned e = 0; e < VECTOR; e++) {
-    const Key other = key_of(element(bits, e), order);
-    if (e < elements && (other > key || column == ~0u)) key = other, column = position * VECTOR + e - span.skew;
+    for (int e = 1; e < VECTOR; e++) best = max(best, key_of(element(bits, e), order));
+  }
+  return best;
+#endif
+}
+
+// What is looked at: a load of each of as many equal stretches of the row, at no stride. Those of a piece are far from each
+// other; where a block has a row of its own, four are together, as DRAM sends them.
+struct Places {
+  unsigned first, loads;  // of the row
+  int piece_bits, load_bits, time_bits;  // of the numbers of pieces, of their loads each time, of times
+  int together;                          // of the number of loads of a stretch
+
+  __device__ __forceinline__ unsigned at(unsigned piece, unsigned number, unsigned time) const {
+    const int bits = piece_bits + load_bits + time_bits - together;
+    const unsigned stretch = (((time << load_bits | number) >> together) << piece_bits) + piece;
+    unsigned hash = (stretch + 1) * 0x9E3779B1u;
+    hash = (hash ^ hash >> 15) * 0x2C1B3C6Du;
+    const unsigned all = loads >> together;
+    const unsigned place = __umulhi(stretch << (31 - bits) << 1, all) + __umulhi(hash ^ hash >> 13, all >> bits);
+    return first + (place << together) + (number & ((1u << together) - 1));
+  }
+};
+
+// The key of every piece's best to the list, and the position of its load. A round's loads are all in flight at once.
+__device__ __forceinline__ void sample_pieces(List& list, const Span& span, Order order, const Places& places, bool all) {
+  const unsigned number = threadIdx.x % PIECE, pieces = 1u << places.piece_bits;
+#pragma unroll 1
+  for (unsigned first = threadIdx.x / PIECE; first < PIECES; first += EACH * THREADS / PIECE) {
+    Key keys[EACH];
+    unsigned positions[EACH];
+#pragma unroll
+    for (unsigned i = 0; i < EACH; i++) keys[i] = 0, positions[i] = ~0u;
+#pragma unroll 1
+    for (unsigned time = 0; time < 1u << places.time_bits; time += AT_ONCE) {
+      uint4 coming[EACH * AT_ONCE];
+      unsigned at[EACH * AT_ONCE];
+#pragma unroll
+      for (unsigned i = 0; i < EACH * AT_ONCE; i++) {
+        const unsigned piece = first + i % EACH * (THREADS / PIECE), now = time + i / EACH;
+        at[i] = ~0u;
+        if (piece >= pieces || number >> places.load_bits || now >> places.time_bits) continue;
+        at[i] = places.at(piece, number, now);
+        coming[i] = __ldg(reinterpret_cast<const uint4*>(span.line) + at[i]);
+      }
+#pragma unroll
+      for (unsigned i = 0; i < EACH * AT_ONCE; i++) {
+        if (at[i] == ~0u) continue;
+        const Key key = best_key(coming[i], all, order);
+        if (key > keys[i % EACH] || positions[i % EACH] == ~0u) keys[i % EACH] = key, positions[i % EACH] = at[i];
+      }
+    }
+#pragma unroll
+    for (unsigned i = 0; i < EACH; i++) {
+#pragma unroll
+      for (int distance = PIECE / 2; distance; distance /= 2) {
+        const Key other = __shfl_xor_sync(~0u, keys[i], distance);
+        const unsigned its = __shfl_xor_sync(~0u, positions[i], distance);
+        if (other > keys[i] || (other == keys[i] && its < positions[i])) keys[i] = other, positions[i] = its;
+      }
+      const unsigned piece = first + i * (THREADS / PIECE);
+      if (number == 0 && piece < pieces) list.keys[piece] = keys[i], list.columns[piece] = positions[i];
+    }
   }
 }
 
 // The same cut for all blocks of a row. Everything passes where nothing can be told. Has two barriers.
 __device__ __forceinline__ Cut sampled_cut(List& list, const Span& span, Order order, unsigned k, unsigned cols,
                                            unsigned parts) {
-  const unsigned whole = span.row_last > span.row_first ? (span.row_last - span.row_first) / PIECE : 0;
-  if (whole == 0) return {0, 0};
-  const int bits = 31 - __clz(min(whole, PIECES));
-  const unsigned pieces = 1u << bits, loads = loads_of_piece(k, cols);
-  const unsigned elements = VECTOR * (unsigned long long)k > cols ? 1 : VECTOR;  // of a load
-  const int times = times_of_piece(k, cols, parts);
-  const unsigned rank = likely_rank(k, cols, pieces, loads * elements << times);
+  const unsigned loads = span.row_last > span.row_first ? span.row_last - span.row_first : 0;
+  if (loads < PIECE) return {0, 0};
+  const int lanes = load_bits(k, cols), times = min(31 - __clz(cols / SPARED | 1), MOST_TIME_BITS);
+  const Places places = {span.row_first, loads, 31 - __clz(min(loads / PIECE, PIECES)), lanes, times,
+                         parts == 1 ? min(lanes, 2) : 0};
+  const bool all = VECTOR < 16 || (unsigned long long)VECTOR * k <= cols;
+  const unsigned pieces = 1u << places.piece_bits;
+  const unsigned rank = likely_rank(k, cols, pieces, (all ? VECTOR : 1) << lanes << times);
   if (rank >= pieces) return {0, 0};
-#pragma unroll 1
-  for (unsigned first = 0; first < pieces * PIECE; first += THREADS) {
-    const unsigned i = first + threadIdx.x, piece = min(i / PIECE, pieces - 1), number = i % PIECE;
-    Key key = 0;
-    unsigned column = ~0u;
-#pragma unroll 2
-    for (unsigned part = piece; number < loads && part < pieces << times; part += pieces) {
-      const unsigned from = unsigned((unsigned long long)part * whole >> (bits + times));
-      const unsigned to = unsigned((unsigned long long)(part + 1) * whole >> (bits + times));
-      unsigned hash = (part + 1) * 0x9E3779B1u;  // 128 bytes of each of as many equal stretches, at no stride
-      hash = (hash ^ hash >> 15) * 0x2C1B3C6Du;
-      const unsigned position = span.row_first + (from + __umulhi(hash ^ hash >> 13, to - from)) * PIECE + number;
-      const uint4 load = __ldg(reinterpret_cast<const uint4*>(span.line) + position);
-      take_best(load, position, elements, span, order, key, column);
-    }
-#pragma unroll
-    for (int distance = PIECE / 2; distance; distance /= 2) {
-      const Key other = __shfl_xor_sync(~0u, key, distance);
-      const unsigned its = __shfl_xor_sync(~0u, column, distance);
-      if (other > key || (other == key && its < column)) key = other, column = its;
-    }
-    if (number == 0 && i < pieces * PIECE) list.keys[piece] = key, list.columns[piece] = column;
-  }
+  sample_pieces(list, span, order, places, all);
   __syncthreads();
   constexpr unsigned LANES = THREADS / PIECES > 32 ? 32 : THREADS / PIECES > 1 ? THREADS / PIECES : 1;  // rank a piece
 #pragma unroll 1
   for (unsigned piece = threadIdx.x / LANES; piece < PIECES; piece += THREADS / LANES) {
-    const unsigned own = min(piece, pieces - 1), column = list.columns[own];
+    const unsigned own = min(piece, pieces - 1), position = list.columns[own];
     const Key key = list.keys[own];
     unsigned better = 0;
-#pragma unroll 8
+#pragma unroll 4
     for (unsigned other = threadIdx.x % LANES; other < pieces; other += LANES)
-      better += list.keys[other] > key || (list.keys[other] == key && list.columns[other] < column);
+      better += list.keys[other] > key || (list.keys[other] == key && list.columns[other] < position);
 #pragma unroll
     for (unsigned distance = LANES / 2; distance; distance /= 2) better += __shfl_xor_sync(~0u, better, distance);
+    const unsigned column = position * VECTOR + VECTOR - 1 - span.skew;
     if (better == rank - 1 && piece < pieces && threadIdx.x % LANES == 0) list.counters->cut = {key, ~column};
   }
   __syncthreads();

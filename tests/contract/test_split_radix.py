@@ -17,6 +17,7 @@ from autotopk.device import H100, Device
 from autotopk.oracle import inputs
 from autotopk.problem import ANSWERS, DTYPE_BYTES, INTEGERS, Problem
 from autotopk.program import MAX_SCRATCH_BYTES, KernelProgram
+from autotopk.strategies import split_radix
 from autotopk.strategies.split_radix import MAX_COLS, MIN_COLS, SplitRadixConfig
 from tests.contract.cases import LAYOUTS, ORDERS, Case
 from tests.contract.drawn import draw_values
@@ -129,6 +130,54 @@ def test_a_sample_of_all_the_largest_costs_a_second_read(blocks: int, sequences:
     config = SplitRadixConfig(blocks, 64, 1, 64)
     found = answer(sequences, registry.get("split_radix"), config, case, x)
     assert not case.problems_with(x, found)
+
+
+def looked_at(cols: int, k: int, dtype: torch.dtype, skew: int, *, parts: int) -> set[int]:
+    """Columns of the loads in `Places` of sample.cuh, for a row that begins so many elements behind a load."""
+    vector, mask = 16 // dtype.itemsize, (1 << 32) - 1
+    first = -(-skew // vector)
+    loads, most = (cols + skew) // vector - first, cols // (vector * k)
+    if loads < 8:
+        return set()
+    load_bits = max(most.bit_length() - 1, 0) if most < 8 else 3
+    time_bits = min((cols // (2 << 20) | 1).bit_length() - 1, 2)
+    piece_bits = min(loads // 8, 128).bit_length() - 1
+    together = min(load_bits, 2) if parts == 1 else 0
+    bits, places, found = piece_bits + load_bits + time_bits - together, loads >> together, set()
+    for time, number, piece in itertools.product(range(1 << time_bits), range(1 << load_bits), range(1 << piece_bits)):
+        stretch = (((time << load_bits | number) >> together) << piece_bits) + piece
+        bits_of = (stretch + 1) * 0x9E3779B1 & mask
+        bits_of = (bits_of ^ bits_of >> 15) * 0x2C1B3C6D & mask
+        begin = (stretch << (32 - bits) & mask) * places >> 32
+        place = begin + ((bits_of ^ bits_of >> 13) * (places >> bits) >> 32)
+        position = first + (place << together) + (number & ((1 << together) - 1))
+        found |= {position * vector + e - skew for e in range(vector)}
+    return found
+
+
+@pytest.mark.parametrize(("cols", "k"), [(31, 1), (257, 9), (1000, 3), (40_001, 700), (50_000, 5), (5_000_000, 64)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_named_inputs_know_where_the_sample_looks(cols: int, k: int, dtype: torch.dtype) -> None:
+    vector, rows = 16 // dtype.itemsize, 3 if cols < 100_000 else 1
+    x = inputs.make("hashed_peaks", rows, cols, k, dtype, "cpu")
+    for row in range(rows):
+        expected = set[int]().union(*(looked_at(cols, k, dtype, row * cols % vector, parts=one) for one in (1, 2)))
+        assert set((x[row] > 30).nonzero().flatten().tolist()) == expected
+
+
+def test_where_the_sample_looks_is_as_before() -> None:
+    """Else the named inputs are to follow it."""
+    text = (Path(split_radix.__file__).parent / "sample.cuh").read_text()
+    for line in (
+        "CAPACITY < 128 ? CAPACITY : 128;",
+        "PIECE_BITS = 3;",
+        "MOST_TIME_BITS = 2;",
+        "SPARED = 2 << 20;",
+        "unsigned hash = (stretch + 1) * 0x9E3779B1u;",
+        "hash = (hash ^ hash >> 15) * 0x2C1B3C6Du;",
+        "const unsigned place = __umulhi(stretch << (31 - bits) << 1, all) + __umulhi(hash ^ hash >> 13, all >> bits);",
+    ):
+        assert line in text
 
 
 def gpus() -> list[Device]:

@@ -57,6 +57,26 @@ def test_meaning(dtype: torch.dtype) -> None:
     assert (holes[:, ::2].max() < holes[:, 1::2].min()).item()
 
 
+@pytest.mark.parametrize("dtype", FLOATS + INTEGERS, ids=str)
+def test_hashed_places(dtype: torch.dtype) -> None:
+    """One load in each of 128 stretches where k is large; else in each of 1,024, and four in each of 256."""
+    load = 16 // dtype.itemsize
+    cols = 1024 * 5 * load
+    for name in ("hashed_peaks", "hashed_holes"):
+        for k in (8, cols // load):
+            x = inputs.make(name, 2, cols, k, dtype, "cpu").double()
+            sampled = x > 93 if name == "hashed_peaks" else x < 30
+            if dtype.is_floating_point:
+                sampled = x.abs() > 30
+            loads = sampled.view(2, -1, load)
+            assert torch.equal(loads.any(2), loads.all(2))
+            few, many = loads.any(2).view(2, 128, 40).sum(2), loads.any(2).view(2, 1024, 5).sum(2)
+            assert (few == 1).all() if k > 8 else (many >= 1).all()
+            assert k > 8 or 1024 + 512 < many[0].sum() <= 2048
+            assert torch.equal(loads[0], loads[1])
+            assert len(set(loads[0].any(1).view(128, 40).int().argmax(1).tolist())) > 3, "at no stride"
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_meaning_of_floats(dtype: torch.dtype) -> None:
     def make(name: str) -> torch.Tensor:

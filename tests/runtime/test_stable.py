@@ -164,9 +164,10 @@ def test_deterministic_algorithms_are_stable() -> None:
 def test_deterministic_algorithms_are_stable_where_a_kernel_answered_before(planted: Planted, twins: str) -> None:
     expected = select(X, 3, index_dtype=torch.int64)[0]
     out = torch.empty(4, 3), torch.empty(4, 3, dtype=torch.int64)
+    three: Any = np.int64(3)
     asked: tuple[Callable[[], Any], ...] = (
         lambda: autotopk.topk(X, 3).indices,
-        lambda: autotopk.topk(X, np.int64(3)).indices,
+        lambda: autotopk.topk(X, three).indices,
         lambda: autotopk.topk(X.clone().requires_grad_(), 3).indices,
         lambda: autotopk.topk(X, 3, out=out).indices,
         lambda: autotopk.topk_indices(X, 3).long(),
