@@ -28,13 +28,11 @@ KNOBS: dict[str, Sequence[Knob]] = {
 KINDS = {"bfloat16": "float16", "uint8": "int8"}
 """Dtypes that share the kernels of another: the sign of integers and the format of floats are run-time numbers."""
 
-_LEAST = ((1024, 4096), (1024, 8192))
-_FEW = (*_LEAST, (1024, 16384))
-_MANY = ((256, 2048), (512, 4096), (512, 8192), *_FEW)
+_FEW = ((1024, 4096), (1024, 8192), (1024, 16384))
+_MANY = ((256, 2048), (512, 4096), *_FEW)
 LADDER = {
-    **dict.fromkeys(("float32", "float16"), _MANY),
-    **dict.fromkeys(("float64", "int64", "int32"), _FEW),
-    **dict.fromkeys(("int16", "int8"), _LEAST),
+    kind: _MANY if kind in ("float32", "float16") else _FEW
+    for kind in ("float32", "float16", "float64", "int64", "int32", "int16", "int8")
 }
 """(threads, capacity) of the rungs of each kind of elements; all have loads=4, and any `blocks`."""
 
