@@ -50,7 +50,7 @@ Step = Callable[[], Tensor]
 
 
 def gate(topk: Callable[..., Any], mode: str, hidden: int = 2048, dtype: torch.dtype = torch.bfloat16) -> Step:
-    """A router of 16,384 tokens to 8 of 256 experts, its logits of this dtype."""
+    """A router of 16,384 tokens, of so many numbers of this dtype, to 8 of 256 experts."""
     torch.manual_seed(0)
     tokens, experts, chosen = 16_384, 256, 8
     weight = torch.nn.Parameter(torch.randn(experts, hidden, device="cuda") / hidden**0.5)
@@ -68,7 +68,7 @@ def gate(topk: Callable[..., Any], mode: str, hidden: int = 2048, dtype: torch.d
 
 
 def large_gate(topk: Callable[..., Any], mode: str) -> Step:
-    """The same as in DeepSeek-V3, whose tokens have 7,168 numbers and whose logits are float32."""
+    """The same for tokens of 7,168 float32 numbers, as in DeepSeek-V3."""
     return gate(topk, mode, 7168, torch.float32)
 
 
