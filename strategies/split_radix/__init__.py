@@ -63,9 +63,8 @@ MIN_BYTES = 16 << 20
 MIN_BYTES_OF_FEW, FEW = 4 << 20, 256  # a cluster and all blocks: 1x1,048,576, k = 100: 21.5 and 17.3 us
 """The same where no more than so many are chosen."""
 
-
-CROWDED_COLS, CROWDED = 1 << 17, 1 << 27  # 256x262144: k = 512 154 us, one block's radix 147; k = 1,024 175 and 312
-"""Columns, and k times columns, above which no block or cluster of four is done with a row in one reading."""
+MANY_COLS = 100_000  # a block or a cluster, and all of it: 1000x100000 160 and 112 us, 256x131072 100 and 57
+"""Columns from which rows are read faster here also where there are as many of them as multiprocessors."""
 
 
 @dataclass(frozen=True)
@@ -148,10 +147,9 @@ class SplitRadix(Strategy):
         }
 
     def heuristic(self, problem: Problem, device: Device) -> SplitRadixConfig | None:
-        """Where rows are long and too few to fill the device, or k is too large for others to read them once."""
-        many = problem.rows >= device.processors
-        crowded = problem.cols > CROWDED_COLS and problem.k * problem.cols > CROWDED
-        return self._usual(problem, device) if _suits(problem) and (crowded or not many) else None
+        """Where rows are long and too few to fill the device, or too long to be held by others."""
+        long = problem.rows < device.processors or problem.cols >= MANY_COLS
+        return self._usual(problem, device) if _suits(problem) and long else None
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[SplitRadixConfig]:
         """The nearest list first; of a row that has its processor to itself 512 threads, else 1024."""
