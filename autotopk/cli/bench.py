@@ -85,7 +85,7 @@ def bench(workload: Workload, device: torch.device) -> Row:
     try:
         return _row(workload, device)
     except (RuntimeError, MemoryError) as error:
-        raise MeasurementError(str(error).strip().partition("\n")[0] or type(error).__name__) from error
+        raise MeasurementError(timing.first_line(error)) from error
 
 
 def _row(workload: Workload, device: torch.device) -> Row:

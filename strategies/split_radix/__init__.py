@@ -173,7 +173,7 @@ class SplitRadix(Strategy):
         return self.ladder(problem, device)[0]
 
     def program(self, config: SplitRadixConfig, problem: Problem, device: Device) -> KernelProgram:
-        """Scratch memory holds what the parts of a row found, their cuts, and counters of entries and of arrivals.
+        """Scratch memory holds what the parts of a row found, and counters of entries and of arrivals.
 
         A row that is one block's from beginning to end needs none of it.
         """

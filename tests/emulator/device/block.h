@@ -56,9 +56,3 @@ struct thread_block {
 SIMT_DEVICE thread_block this_thread_block() { return {}; }
 
 }  // namespace cooperative_groups
-
-SIMT_DEVICE void __pipeline_memcpy_async(void* shared, const void* global, size_t bytes) {
-  simt_copy_async(shared, global, static_cast<unsigned>(bytes), false);
-}
-SIMT_DEVICE void __pipeline_commit() { simt_copy_commit(); }
-SIMT_DEVICE void __pipeline_wait_prior(unsigned groups) { simt_copy_wait(groups); }
