@@ -22,8 +22,7 @@ struct Answer {
 
 // Write the best `want` of the list's `count` entries, at most ITEMS * THREADS, in order whether or not that is asked for:
 // the list's own order differs from run to run.
-__device__ __forceinline__ void write_answer(List& list, unsigned count, unsigned want, const Answer& answer,
-                                             Even even = {0, -1}) {
-  rank_list(list, count, want, even,
-            [&](unsigned rank, Key key, unsigned column) { answer.put(rank, key, column); });
+__device__ __forceinline__ void write_answer(List& list, unsigned count, unsigned want, unsigned cols,
+                                             const Answer& answer) {
+  rank_list(list, count, want, cols, [&](unsigned rank, Key key, unsigned column) { answer.put(rank, key, column); });
 }

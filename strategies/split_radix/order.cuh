@@ -33,24 +33,27 @@ struct Held {
   unsigned before[(ITEMS + 1) / 2];  // 16 bits each: entries of the same interval that were counted before
 };
 
-// Evenly wide intervals of keys.
+// Evenly wide intervals of keys; where there are fewer keys than intervals, of columns as well.
 struct Even {
   Key most;
-  int shift;
+  int shift;         // of keys
+  int own;           // bits of an interval that columns tell
+  int column_shift;
 
-  __device__ __forceinline__ unsigned interval(Key key, unsigned) const {
-    return key < most ? unsigned((most - key) >> shift) : 0;
+  __device__ __forceinline__ unsigned interval(Key key, unsigned column) const {
+    return key <= most ? (unsigned((most - key) >> shift) << own) + (column >> column_shift) : 0;
   }
 };
 
-// Of keys from `least` on; above `most` are few.
-__device__ __forceinline__ Even even_between(Key most, Key least) {
-  const int bits = most > least ? bits_of(Key(most - least)) : 0;
-  return {most, bits > INTERVAL_BITS ? bits - INTERVAL_BITS : 0};
+// Of keys from `least` on and `cols` columns; above `most` are few.
+__device__ __forceinline__ Even even_between(Key most, Key least, unsigned cols) {
+  const int bits = most > least ? bits_of(Key(most - least)) : 0, left = INTERVAL_BITS - bits;
+  const int own = left > 0 ? left : 0, column_bits = bits_of(cols - 1);
+  return {most, left < 0 ? -left : 0, own, column_bits > own ? column_bits - own : 0};
 }
 
 // Over the list's `count` entries, at least one; has a barrier.
-__device__ __forceinline__ Even even_intervals(const List& list, const Held& held, unsigned count) {
+__device__ __forceinline__ Even even_intervals(const List& list, const Held& held, unsigned count, unsigned cols) {
   Counters& counters = *list.counters;
   Key most = 0, least = 0;  // the least as its complement, so that both are largest
 #pragma unroll
@@ -63,7 +66,7 @@ __device__ __forceinline__ Even even_intervals(const List& list, const Held& hel
   __syncthreads();
   const int warp = lane_of() < WARPS ? lane_of() : 0;
   most = largest_of_lanes(counters.keys[0][warp]), least = ~largest_of_lanes(counters.keys[1][warp]);
-  return even_between(most, least);
+  return even_between(most, least, cols);
 }
 
 // Intervals between entries, the best first.
@@ -106,14 +109,20 @@ __device__ __forceinline__ Split split_intervals(const List& list, unsigned coun
   return {keys, columns};
 }
 
+struct alignas(OWN % 4 ? OWN * 4 : 16) Counts {
+  unsigned each[OWN];
+};
+
 // Counts to the numbers of entries in better intervals. Returns whether one holds a crowd that matters to the best `want`;
 // ends with a barrier.
 __device__ __forceinline__ bool add_up(const List& list, unsigned want) {
-  unsigned* own = list.intervals + threadIdx.x * OWN;
+  Counts* own = reinterpret_cast<Counts*>(list.intervals) + threadIdx.x;
   const bool has = threadIdx.x * OWN < INTERVALS;
-  unsigned counts[OWN], sum = 0, all;
+  Counts counts = {};
+  if (has) counts = *own;
+  unsigned sum = 0, all;
 #pragma unroll
-  for (int i = 0; i < OWN; i++) counts[i] = has ? own[i] : 0u, sum += counts[i];
+  for (int i = 0; i < OWN; i++) sum += counts.each[i];
   unsigned before = scan_lanes(sum, all) - sum;
   if (lane_of() == 0) list.counters->totals[0][warp_of()] = all;
   __syncthreads();
@@ -122,10 +131,12 @@ __device__ __forceinline__ bool add_up(const List& list, unsigned want) {
   bool crowd = false;
 #pragma unroll
   for (int i = 0; i < OWN; i++) {
-    crowd |= counts[i] > CROWD && before < want;
-    if (has) own[i] = before;
-    before += counts[i];
+    const unsigned count = counts.each[i];
+    crowd |= count > CROWD && before < want;
+    counts.each[i] = before;
+    before += count;
   }
+  if (has) *own = counts;
   return __syncthreads_or(crowd);
 }
 
@@ -168,26 +179,21 @@ __device__ __forceinline__ void rank_intervals(const List& list, const Held& hel
     unsigned rank = list.intervals[interval];
     if (rank >= want) break;
     const unsigned end = interval + 1 < INTERVALS ? list.intervals[interval + 1] : count;
-    for (unsigned other = rank; other < end; other++) rank += better(list.keys[other], list.columns[other], key, column);
+#pragma unroll 1
+    for (unsigned first = rank; first < end; first += 4) {
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        if (first + i < end) rank += better(list.keys[first + i], list.columns[first + i], key, column);
+    }
     if (rank < want) put(rank, key, column);
   }
 }
 
-// Call `put(rank, key, column)` for the best `want` of the list's `count` entries, each by some thread. Changes the order of
-// the list and its counters. Begins and ends without a barrier. Where intervals are not
-// known, and not clear, `even.shift` is negative.
+// Call `put(rank, key, column)` for the best `want` of the list's `count` entries, which threads hold as well, each by some
+// thread. Counts of intervals must be clear. Changes the order of the list and its counters. Begins and ends without a
+// barrier.
 template <class Put>
-__device__ __forceinline__ void rank_list(const List& list, unsigned count, unsigned want, Even even, Put put) {
-  Held held;
-#pragma unroll
-  for (int i = 0; i < ITEMS; i++) {
-    const unsigned at = i * THREADS + threadIdx.x;
-    held.keys[i] = at < count ? list.keys[at] : Key(0), held.columns[i] = at < count ? list.columns[at] : 0;
-  }
-  if (even.shift < 0) {
-    clear_intervals(list);
-    even = even_intervals(list, held, count);
-  }
+__device__ __forceinline__ void rank_held(const List& list, Held& held, unsigned count, unsigned want, Even even, Put put) {
   if (!count_intervals(list, held, count, want, even)) {
     rank_intervals(list, held, count, want, even, put);
     return;
@@ -196,4 +202,22 @@ __device__ __forceinline__ void rank_list(const List& list, unsigned count, unsi
   const Split split = split_intervals(list, count);
   count_intervals(list, held, count, want, split);
   rank_intervals(list, held, count, want, split, put);
+}
+
+__device__ __forceinline__ Held hold(const List& list, unsigned count) {
+  Held held;
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
+    const unsigned at = i * THREADS + threadIdx.x;
+    held.keys[i] = at < count ? list.keys[at] : Key(0), held.columns[i] = at < count ? list.columns[at] : 0;
+  }
+  return held;
+}
+
+// The same where nothing is known of the entries.
+template <class Put>
+__device__ __forceinline__ void rank_list(const List& list, unsigned count, unsigned want, unsigned cols, Put put) {
+  Held held = hold(list, count);
+  clear_intervals(list);
+  rank_held(list, held, count, want, even_intervals(list, held, count, cols), put);
 }

@@ -44,5 +44,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     if (count >= k) break;
   }
   if (CAPACITY > ITEMS * THREADS && count > ITEMS * THREADS) tighten(list, count, k), count = k;
-  write_answer(list, count, k, {values, indices, (unsigned long long)row * k, data.data, data.order});
+  write_answer(list, count, k, cols, {values, indices, (unsigned long long)row * k, data.data, data.order});
 }

@@ -95,17 +95,36 @@ template <class T>
   requires std::is_same_v<T, half_t> || std::is_same_v<T, bfloat16_t>
 SIMT_DEVICE unsigned __pack_half2(T low, T high) { return unsigned{high.raw()} << 16 | low.raw(); }
 
-// PTX max.NaN of pairs.
+// PTX max.NaN and min of pairs, of which -0 is less than +0; min is NaN where both are.
+template <class T>
+SIMT_DEVICE bool simt_less(T x, T y) {
+  return x < y || (x == y && std::signbit(float(x)) && !std::signbit(float(y)));
+}
 template <class T>
 SIMT_DEVICE T simt_larger(unsigned a, unsigned b) {
   T x = T::bitcast(static_cast<uint16_t>(a)), y = T::bitcast(static_cast<uint16_t>(b));
-  return isnan(x) || isnan(y) ? T::bitcast(0x7FFF) : x < y ? y : x;
+  return isnan(x) || isnan(y) ? T::bitcast(0x7FFF) : simt_less(x, y) ? y : x;
+}
+SIMT_DEVICE float simt_larger_f32(float a, float b) {
+  return a != a || b != b ? std::numeric_limits<float>::quiet_NaN() : simt_less(a, b) ? b : a;
 }
 SIMT_DEVICE unsigned simt_larger_f16(unsigned a, unsigned b) {
   return __pack_half2(simt_larger<half_t>(a, b), simt_larger<half_t>(a >> 16, b >> 16));
 }
 SIMT_DEVICE unsigned simt_larger_bf16(unsigned a, unsigned b) {
   return __pack_half2(simt_larger<bfloat16_t>(a, b), simt_larger<bfloat16_t>(a >> 16, b >> 16));
+}
+template <class T>
+SIMT_DEVICE T simt_smaller(unsigned a, unsigned b) {
+  T x = T::bitcast(static_cast<uint16_t>(a)), y = T::bitcast(static_cast<uint16_t>(b));
+  return isnan(x) || simt_less(y, x) ? y : x;
+}
+SIMT_DEVICE float simt_smaller_f32(float a, float b) { return a != a || simt_less(b, a) ? b : a; }
+SIMT_DEVICE unsigned simt_smaller_f16(unsigned a, unsigned b) {
+  return __pack_half2(simt_smaller<half_t>(a, b), simt_smaller<half_t>(a >> 16, b >> 16));
+}
+SIMT_DEVICE unsigned simt_smaller_bf16(unsigned a, unsigned b) {
+  return __pack_half2(simt_smaller<bfloat16_t>(a, b), simt_smaller<bfloat16_t>(a >> 16, b >> 16));
 }
 
 template <>

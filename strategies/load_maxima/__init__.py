@@ -1,0 +1,174 @@
+"""Maxima of 16 bytes in the registers of a block or a cluster: what may be among the best is read again, and put in order."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autotopk.candidate import Knob
+from autotopk.compilers import nvcc
+from autotopk.compilers.cuda import CudaSource
+from autotopk.device import Device
+from autotopk.kernel import ParameterKind
+from autotopk.problem import ANSWERS, DTYPE_BYTES, INTEGERS, Problem, power_of_two
+from autotopk.program import Extent, KernelProgram
+from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, STATIC_BYTES
+from autotopk.strategy import Features, Strategy, check_knobs
+
+CAPACITIES = [1 << bits for bits in range(6, 14)]
+BLOCKS = (1, 2, 4, 8, 16)
+LINES = (1, 2, 4, 8, 16, 32)
+KNOBS: dict[str, Sequence[Knob]] = {
+    "blocks": BLOCKS,
+    "threads": (32, 64, 128, 256, 512, 1024),
+    "lines": LINES,
+    "capacity": CAPACITIES,
+}
+"""What kernels can be made for."""
+
+MOST_LINES = 16384
+"""Of a block: 256 KB of a row, and as many maxima of four bytes as registers have room for beside what is on its way."""
+
+OWN_BYTES = 1 << 10
+"""Shared memory of a block beside what every list has, and a key of each thread: what blocks exchange."""
+
+
+@dataclass(frozen=True)
+class LoadMaximaConfig:
+    """How the blocks of a cluster share a row. Raises ValueError for what no kernel has."""
+
+    blocks: int
+    """Blocks of a cluster."""
+    threads: int
+    """Threads of a block."""
+    lines: int
+    """Lines of 16 bytes of a thread."""
+    capacity: int
+    """Entries of the list, more than k."""
+
+    def __post_init__(self) -> None:
+        check_knobs(self, KNOBS)
+        if self.threads * self.lines > MOST_LINES:
+            raise ValueError(f"{self.threads} threads have no registers for lines={self.lines}")
+
+    @property
+    def room(self) -> int:
+        """Bytes of the longest row."""
+        return self.blocks * self.threads * self.lines * 16
+
+
+class LoadMaxima(Strategy):
+    """Exact, and the same on every run: of equal keys, those of the lowest columns; -0 has a key below +0."""
+
+    name = "load_maxima"
+    config_type = LoadMaximaConfig
+    preference: ClassVar[int] = 27
+    features = Features(
+        answers=frozenset(ANSWERS), device_types=frozenset({"cuda"}), capability=(8, 0), stable=INTEGERS
+    )
+
+    def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
+        """Needs registers for the maxima of a row and a list longer than k."""
+        reasons = []
+        if not self.shortlist(problem, device):
+            reasons.append(f"no cluster holds rows of {problem.cols} and a list for k={problem.k}")
+        if problem.rows * BLOCKS[-1] >= 1 << 31:
+            reasons.append(f"{problem.rows} rows are more than 32 bits count")
+        return reasons
+
+    def reasons_unbuildable(self) -> list[str]:
+        """What nvcc lacks here."""
+        return nvcc.reasons_missing()
+
+    def valid(self, config: LoadMaximaConfig, problem: Problem, device: Device) -> bool:
+        """Whatever has room for the row, and lists more than k."""
+        return (
+            problem.cols * problem.itemsize <= config.room
+            and 5 * problem.k <= 4 * config.capacity
+            and config.capacity <= MOST_ITEMS * config.threads
+            and shared_bytes(config, problem.itemsize) + STATIC_BYTES + OWN_BYTES + config.threads * 8
+            <= device.shared_bytes
+            and (config.blocks == 1 or device.capability >= (9, 0))
+        )
+
+    def shortlist(self, problem: Problem, device: Device) -> Sequence[LoadMaximaConfig]:
+        """The fewest lines for each number of threads and blocks, and lists half more than k or longer."""
+        least = max(power_of_two(-(-3 * problem.k // 2)), 256)
+        found = []
+        for blocks in BLOCKS:
+            if blocks > 1 and problem.rows * blocks > 2 * device.processors:
+                continue
+            for threads in (256, 512, 1024):
+                lines = power_of_two(-(-problem.cols * problem.itemsize // (16 * blocks * threads)))
+                if lines > LINES[-1] or threads * lines > MOST_LINES:
+                    continue
+                found += [
+                    LoadMaximaConfig(blocks, threads, lines, size)
+                    for size in (least, 2 * least)
+                    if size <= CAPACITIES[-1]
+                ]
+        return [config for config in found if self.valid(config, problem, device)]
+
+    def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
+        """Lists from half more than k on, and clusters of which half run at once."""
+        least = power_of_two(-(-3 * problem.k // 2))
+        return {
+            "blocks": [blocks for blocks in BLOCKS if blocks == 1 or problem.rows * blocks <= 2 * device.processors],
+            "threads": (256, 512, 1024),
+            "lines": LINES,
+            "capacity": [size for size in CAPACITIES if max(least, 256) <= size <= 4 * max(least, 256)],
+        }
+
+    def heuristic(self, problem: Problem, device: Device) -> LoadMaximaConfig | None:
+        """Never where it was not measured: it has no rungs."""
+        return None
+
+    def rungs(self, arch: int) -> Iterator[CudaSource]:
+        """None yet."""
+        yield from ()
+
+    def program(self, config: LoadMaximaConfig, problem: Problem, device: Device) -> KernelProgram:
+        """One cluster a row."""
+        source = _source(config, KINDS.get(problem.dtype, problem.dtype))
+        return KernelProgram.of(source, Extent(config.blocks, (("rows", 1),)))
+
+
+def _source(config: LoadMaximaConfig, kind: str) -> CudaSource:
+    kinds: dict[str, ParameterKind] = {
+        **dict.fromkeys(("x", "values", "indices"), "pointer"),
+        "row_stride": "int64",
+        **dict.fromkeys(("cols", "k", "smallest", "signed", "infinity"), "int32"),
+    }
+    element_bytes, capacity = DTYPE_BYTES[kind], config.capacity
+    constants = {
+        "ELEMENT_BYTES": element_bytes,
+        "FLOAT": kind.startswith("float"),
+        "BLOCKS": config.blocks,
+        "THREADS": config.threads,
+        "LINES": config.lines,
+        "CAPACITY": capacity,
+        "INTERVALS": _intervals(config),
+        "ITEMS": max(1, min(MOST_ITEMS, capacity // config.threads)),
+        "RESIDENT": max(1, (1024 if config.lines <= 8 else 512) // config.threads),
+    }
+    return CudaSource(
+        file="autotopk.strategies.load_maxima/maxima.cu",
+        constants=tuple(constants.items()),
+        parameters=tuple(kinds.items()),
+        threads=config.threads,
+        shared_bytes=shared_bytes(config, element_bytes),
+        symbol=f"autotopk_load_maxima_{kind}",
+        cluster=config.blocks,
+        code_dependencies=("autotopk.strategies.split_radix",),
+    )
+
+
+def _intervals(config: LoadMaximaConfig) -> int:
+    return min(config.capacity, MOST_INTERVALS)
+
+
+def shared_bytes(config: LoadMaximaConfig, itemsize: int) -> int:
+    """Of the list, its intervals, and the lines that are read again."""
+    return config.capacity * (max(itemsize, 4) + 8) + 4 * _intervals(config)
+
+
+strategy = LoadMaxima()

@@ -1,0 +1,119 @@
+// A cut that about as many elements as wanted reach: of the maxima of threads' lines one rank is taken in every warp, of
+// these one rank in every block, and of those the middle.
+#pragma once
+#include "lines.cuh"
+
+// What the warps and blocks of a cluster tell each other.
+struct Exchange {
+  alignas(16) Key maxima[WARPS][32];
+  alignas(16) Key guesses[32];  // of the warps
+  alignas(16) Key tops[32];     // the largest of the warps
+  Key block_guesses[BLOCKS];
+  Key block_tops[BLOCKS];
+  unsigned ties[WARPS];
+  unsigned block_ties[BLOCKS];
+  unsigned lines[3];  // that reach a cut, of the block; rounds take turns
+  unsigned found[3];  // elements that do, of the cluster; in the first block
+};
+
+struct Guess {
+  Key cut;
+  Key top;  // the largest key seen
+};
+
+constexpr int log_of(int number) { return number > 1 ? 1 + log_of(number / 2) : 0; }
+constexpr int of_32(int log) {  // the quantile that is three deviations of it lower than the middle, for 2^log warps
+  constexpr int QUANTILES[] = {32, 32, 32, 32, 28, 24, 22, 20, 19, 18};
+  return QUANTILES[log];
+}
+constexpr int WARPS_RANK = (WARPS * of_32(log_of(WARPS * BLOCKS)) + 31) / 32;  // from 1
+
+__device__ __forceinline__ unsigned least_of_lanes(unsigned word) { return __reduce_min_sync(~0u, word); }
+__device__ __forceinline__ unsigned long long least_of_lanes(unsigned long long word) { return ~largest_of_lanes(~word); }
+
+// The key of a rank, from 1, among 32 of which each lane has one; they are at `keys`, too.
+__device__ __forceinline__ Key ranked_of_lanes(const Key* keys, Key key, unsigned rank) {
+  unsigned larger = 0;
+#pragma unroll
+  for (int i = 0; i < 32; i++) larger += keys[i] > key;
+  return least_of_lanes(larger < rank ? key : ~Key(0));
+}
+
+struct Ranks {
+  unsigned in_warp, in_block;
+};
+
+// Which ranks are reached by as many elements as wanted, on average and a few deviations more, where each thread's maximum is
+// one of so many elements.
+__device__ __forceinline__ Ranks ranks_of(unsigned want, unsigned among, float elements) {
+  const float none = log2f(1 - fminf(__fdividef(float(want), float(among)), 0.9999f)) * elements;  // of them among the wanted
+  const float lanes = 32 * (1 - exp2f(none)), warps = WARPS * (1 - exp2f(32 * none));
+  if (lanes >= 1) return {min(32u, unsigned(lanes) + 1), WARPS_RANK};
+  return {1, min(unsigned(WARPS_RANK), unsigned(warps + 3 * sqrtf(warps * (1 - warps / WARPS))) + 2)};
+}
+
+// The same for all threads of the cluster; has a barrier of the cluster.
+__device__ __forceinline__ Guess guess_from(Exchange& exchange, Key maximum, Ranks ranks) {
+  exchange.maxima[warp_of()][lane_of()] = maximum;
+  __syncwarp();
+  const Key ranked = ranked_of_lanes(exchange.maxima[warp_of()], maximum, ranks.in_warp);
+  const Key top = largest_of_lanes(maximum);
+  if (lane_of() == 0) exchange.guesses[warp_of()] = ranked, exchange.tops[warp_of()] = top;
+  if (threadIdx.x >= WARPS && threadIdx.x < 32) exchange.guesses[threadIdx.x] = exchange.tops[threadIdx.x] = 0;
+  __syncthreads();
+  Guess guess;
+  guess.cut = ranked_of_lanes(exchange.guesses, exchange.guesses[lane_of()], ranks.in_block);
+  guess.top = largest_of_lanes(exchange.tops[lane_of()]);
+#if BLOCKS > 1
+  cluster_wait();
+  if (threadIdx.x < BLOCKS) {
+    *of_block(&exchange.block_guesses[block_of()], threadIdx.x) = guess.cut;
+    *of_block(&exchange.block_tops[block_of()], threadIdx.x) = guess.top;
+  }
+  cluster_sync();
+  const Key own = lane_of() < BLOCKS ? exchange.block_guesses[lane_of() % BLOCKS] : Key(0);
+  unsigned larger = 0;
+#pragma unroll
+  for (int i = 0; i < BLOCKS; i++) larger += exchange.block_guesses[i] > own;
+  guess.cut = least_of_lanes(lane_of() < BLOCKS && larger <= BLOCKS / 2 ? own : ~Key(0));
+  guess.top = largest_of_lanes(exchange.block_tops[lane_of() % BLOCKS]);
+#endif
+  return guess;
+}
+
+// Of how many lines of a thread the maximum is taken, so that two of three maxima are none of the wanted.
+__device__ __forceinline__ int group_of(unsigned want, unsigned cols) {
+  int group = LINES;
+#pragma unroll
+  for (int smaller = LINES / 2; smaller; smaller /= 2)
+    if (2 * VECTOR * smaller * (unsigned long long)want > cols) group = smaller;
+  return group;
+}
+
+__device__ __forceinline__ Guess guess_cut(const Maxima& maxima, Exchange& exchange, unsigned want, const Row& row, Lines lines) {
+  const int group = group_of(want, row.cols);
+  Key maximum = 0;
+#pragma unroll
+  for (int i = 0; i < LINES; i++)
+    if (i < group) maximum = max(maximum, maxima.keys[i]);
+  const float elements = float(min(lines.end - lines.begin, unsigned(group) * THREADS)) / THREADS * VECTOR;  // of a maximum
+  Guess guess = guess_from(exchange, maximum, ranks_of(want, row.cols, elements));
+  guess.cut = max(guess.cut, Key(1));
+  return guess;
+}
+
+// What is known of the cut: `above` elements have larger keys than `top`, fewer than wanted, and `within` more reach `bottom`,
+// enough of them.
+struct Range {
+  Key bottom, top;
+  unsigned above, within;
+
+  // Where between its ends about `want` elements would be, were they evenly spread; more than the bottom. Above `most`
+  // there are few.
+  __device__ __forceinline__ Key between(unsigned want, Key most) const {
+    const float part = 1 - __fdividef(float(want - above), float(within));
+    const Key width = (most > bottom ? min(top, most) : top) - bottom, step = Key(float(width) * fminf(fmaxf(part, 0.f), 0.9999f));
+    return bottom + (step < width ? step : width - 1) + 1;
+  }
+  __device__ __forceinline__ Key middle() const { return bottom + (top - bottom) / 2 + 1; }
+};

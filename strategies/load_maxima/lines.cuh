@@ -1,0 +1,143 @@
+// A row as lines of 16 aligned bytes, the first and the last of which may be the row's in part, and the best key of every
+// line. The whole lines of a row are divided among the blocks of a cluster; thread t of a block has lines t, t + THREADS, ...
+//
+// Compile-time: LINES (of a thread).
+#pragma once
+#include "answer.cuh"
+#include "cluster.cuh"
+
+constexpr int BATCH = LINES * THREADS > 8192 ? 8192 / THREADS : LINES;  // lines of a thread on their way at once
+constexpr unsigned EVERY = (1u << VECTOR) - 1;
+
+struct Row {
+  const uint4* lines;
+  unsigned skew;  // elements before the row in its first line
+  unsigned cols;
+  Order order;
+  unsigned begin, end;  // whole lines
+
+  __device__ __forceinline__ const Element* data() const { return reinterpret_cast<const Element*>(lines) + skew; }
+  __device__ __forceinline__ bool whole(unsigned line) const { return line >= begin && line < end; }
+  __device__ __forceinline__ unsigned column(unsigned line, int e) const { return line * VECTOR + e - skew; }
+  __device__ __forceinline__ unsigned all_lines() const { return (skew + cols + VECTOR - 1) / VECTOR; }
+
+  // A line that is the row's in part; elements that are not are 0.
+  __device__ __forceinline__ uint4 part(unsigned line, unsigned& inside) const {
+    uint4 bits = make_uint4(0, 0, 0, 0);
+    unsigned* words = &bits.x;
+    inside = 0;
+#pragma unroll
+    for (int e = 0; e < VECTOR; e++) {
+      if (column(line, e) >= cols) continue;
+      const Element its = data()[column(line, e)];
+      const int bit = 8 * ELEMENT_BYTES * e;
+      words[bit / 32] |= unsigned(its) << bit % 32;
+      if (ELEMENT_BYTES == 8) words[bit / 32 + 1] = unsigned((unsigned long long)its >> 32);
+      inside |= 1u << e;
+    }
+    return bits;
+  }
+};
+
+__device__ __forceinline__ Row row_of(const Element* data, unsigned cols, Order order) {
+  const unsigned skew = unsigned(reinterpret_cast<unsigned long long>(data) % 16 / ELEMENT_BYTES), begin = skew > 0;
+  return {reinterpret_cast<const uint4*>(data - skew), skew, cols, order, begin, max((skew + cols) / VECTOR, begin)};
+}
+
+// Which elements of a line have keys of at least `cut`, a bit each.
+__device__ __forceinline__ unsigned elements_reaching(uint4 bits, unsigned inside, Key cut, Order order) {
+  unsigned chosen = 0;
+#pragma unroll
+  for (int e = 0; e < VECTOR; e++) chosen |= unsigned(key_of(element(bits, e), order) >= cut) << e;
+  return chosen & inside;
+}
+
+// The best of two floats, or twice two: for the largest NaN if there is any, for the smallest only if there is nothing else.
+// -0 is less than +0.
+#if FLOAT && ELEMENT_BYTES == 4
+template <bool SMALLEST, bool> __device__ __forceinline__ unsigned better_bits(unsigned a, unsigned b) {
+  const float x = __uint_as_float(a), y = __uint_as_float(b);
+  float best;
+  if (SMALLEST) asm("min.f32 %0, %1, %2;" : "=f"(best) : "f"(x), "f"(y));
+  else asm("max.NaN.f32 %0, %1, %2;" : "=f"(best) : "f"(x), "f"(y));
+  return __float_as_uint(best);
+}
+#elif FLOAT && ELEMENT_BYTES == 2
+template <bool SMALLEST, bool HALF> __device__ __forceinline__ unsigned better_bits(unsigned a, unsigned b) {
+  if (!SMALLEST) return HALF ? larger_halves(a, b) : larger_bfloats(a, b);
+  unsigned best;
+  if (HALF) asm("min.f16x2 %0, %1, %2;" : "=r"(best) : "r"(a), "r"(b));
+  else asm("min.bf16x2 %0, %1, %2;" : "=r"(best) : "r"(a), "r"(b));
+  return best;
+}
+#endif
+
+// The best key of a line.
+template <bool SMALLEST, bool HALF> __device__ __forceinline__ Key best_of(uint4 bits, Order order) {
+#if FLOAT && ELEMENT_BYTES <= 4
+  const auto better = better_bits<SMALLEST, HALF>;
+  unsigned best = better(better(bits.x, bits.y), better(bits.z, bits.w));
+  if (ELEMENT_BYTES == 2) best = better(best, best >> 16) & 0xFFFF;
+  return key_of(Element(best), order);
+#else
+  Key best = 0;
+#pragma unroll
+  for (int e = 0; e < VECTOR; e++) best = max(best, key_of(element(bits, e), order));
+  return best;
+#endif
+}
+
+// What a thread knows of its lines.
+struct Maxima {
+  Key keys[LINES];  // 0 where there is no line
+  unsigned first;   // its first line
+  Key part;         // of a line that is the row's in part, of two threads
+  unsigned part_line;
+
+  __device__ __forceinline__ unsigned line(int number) const { return first + number * THREADS; }
+};
+
+template <bool SMALLEST, bool HALF> __device__ __forceinline__ void read_lines(const Row& row, Maxima& maxima, unsigned end) {
+#pragma unroll
+  for (int begin = 0; begin < LINES; begin += BATCH) {
+    uint4 bits[BATCH];
+#pragma unroll
+    for (int i = 0; i < BATCH; i++)
+      bits[i] = maxima.line(begin + i) < end ? __ldg(row.lines + maxima.line(begin + i)) : make_uint4(0, 0, 0, 0);
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) {
+      const Key best = best_of<SMALLEST, HALF>(bits[i], row.order);
+      maxima.keys[begin + i] = maxima.line(begin + i) < end ? best : Key(0);
+    }
+  }
+}
+
+// The lines of this block, [begin, end).
+struct Lines {
+  unsigned begin, end;
+};
+
+__device__ __forceinline__ Lines lines_of_block(const Row& row) {
+  const unsigned each = (row.end - row.begin + BLOCKS - 1) / BLOCKS;
+  const unsigned begin = min(row.begin + block_of() * each, row.end);
+  return {begin, min(begin + each, row.end)};
+}
+
+__device__ __forceinline__ Maxima read_maxima(const Row& row, Lines lines, bool smallest) {
+  Maxima maxima;
+  maxima.first = lines.begin + threadIdx.x;
+  if (!FLOAT || ELEMENT_BYTES == 8) read_lines<false, false>(row, maxima, lines.end);
+  else if (ELEMENT_BYTES == 2 && row.order.half())
+    smallest ? read_lines<true, true>(row, maxima, lines.end) : read_lines<false, true>(row, maxima, lines.end);
+  else smallest ? read_lines<true, false>(row, maxima, lines.end) : read_lines<false, false>(row, maxima, lines.end);
+  maxima.part = 0, maxima.part_line = threadIdx.x ? row.end : 0;
+  const bool has = threadIdx.x == 0 ? !row.whole(0) : threadIdx.x == 1 && row.end > 0 && row.end < row.all_lines();
+  if (has && block_of() == 0) {
+    unsigned inside;
+    const uint4 bits = row.part(maxima.part_line, inside);
+#pragma unroll
+    for (int e = 0; e < VECTOR; e++)
+      if (inside >> e & 1) maxima.part = max(maxima.part, key_of(element(bits, e), row.order));
+  }
+  return maxima;
+}

@@ -1,0 +1,109 @@
+"""load_maxima with lists that overflow, clusters of every size, and rows at every alignment, in the emulator."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotopk import registry
+from autotopk.oracle import inputs
+from autotopk.problem import DTYPE_BYTES
+from autotopk.strategies.load_maxima import LoadMaximaConfig
+from tests.contract.cases import LAYOUTS, ORDERS, Case
+from tests.contract.drawn import draw_values
+from tests.contract.emulated import answer
+from tests.emulator.sequences import Sequences
+
+pytestmark = pytest.mark.requires("g++")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A dtype, and what the kernels are compiled for."""
+
+    dtype: str
+    config: LoadMaximaConfig
+
+    def __str__(self) -> str:
+        c = self.config
+        return f"{self.dtype}-{c.blocks}x{c.threads}x{c.lines}-c{c.capacity}"
+
+    @property
+    def room(self) -> int:
+        """Elements of the longest row."""
+        return self.config.room // DTYPE_BYTES[self.dtype]
+
+
+KINDS = [
+    Kind("float32", LoadMaximaConfig(1, 64, 4, 128)),
+    Kind("float32", LoadMaximaConfig(2, 32, 8, 64)),
+    Kind("float32", LoadMaximaConfig(4, 64, 1, 128)),
+    Kind("float64", LoadMaximaConfig(1, 64, 4, 64)),
+    Kind("float64", LoadMaximaConfig(2, 64, 2, 64)),
+    Kind("bfloat16", LoadMaximaConfig(1, 32, 4, 128)),
+    Kind("float16", LoadMaximaConfig(2, 64, 1, 128)),
+    Kind("int8", LoadMaximaConfig(1, 32, 2, 128)),
+    Kind("uint8", LoadMaximaConfig(2, 64, 1, 128)),
+    Kind("int64", LoadMaximaConfig(1, 64, 2, 64)),
+    Kind("int32", LoadMaximaConfig(1, 64, 1, 64)),
+    Kind("int16", LoadMaximaConfig(8, 32, 1, 64)),
+]
+
+
+@pytest.fixture(scope="module")
+def sequences(emulated_kernels: Path) -> Sequences:
+    return Sequences(emulated_kernels)
+
+
+def cases(kind: Kind) -> Iterator[Case]:
+    layouts, orders = itertools.cycle(LAYOUTS), itertools.cycle(ORDERS)
+    most = kind.config.capacity * 4 // 5
+    for name in inputs.names_for(getattr(torch, kind.dtype)):
+        for cols in (1, 37, kind.room // 2, kind.room):
+            for k in sorted({1, min(cols, 7), min(cols, most // 2), min(cols, most)}):
+                largest, order = next(orders)
+                yield Case(2, cols, k, kind.dtype, name, largest, order, next(layouts))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_answers_right(kind: Kind, sequences: Sequences) -> None:
+    strategy = registry.get("load_maxima")
+    for seed, case in enumerate(cases(kind)):
+        x = case.input("cpu")
+        found = answer(sequences, strategy, kind.config, case, x, indices_only=seed % 7 == 0, seed=seed)
+        assert not case.problems_with(x, found), case
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_answers_right_whatever_is_asked(sequences: Sequences, data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(KINDS[:2]))
+    cols = data.draw(st.integers(1, kind.room))
+    case = Case(
+        rows=data.draw(st.integers(1, 3)),
+        cols=cols,
+        k=data.draw(st.integers(1, min(cols, kind.config.capacity * 4 // 5))),
+        dtype=kind.dtype,
+        largest=data.draw(st.booleans()),
+        layout=data.draw(st.sampled_from(LAYOUTS)),
+    )
+    x = draw_values(data, case.input("cpu"))
+    seed = data.draw(st.integers(0, 1000))
+    found = answer(sequences, registry.get("load_maxima"), kind.config, case, x, seed=seed)
+    assert not case.problems_with(x, found), case
+
+
+@pytest.mark.parametrize("kind", KINDS[:2], ids=str)
+@pytest.mark.parametrize("name", ["all_equal", "ties", "ten_values", "all_but_k_minus_1_equal", "random"])
+def test_of_equal_values_the_first_are_chosen_on_every_run(kind: Kind, name: str, sequences: Sequences) -> None:
+    case = Case(2, kind.room, 30, kind.dtype, name)
+    x = case.input("cpu")
+    expected = x.sort(dim=1, descending=True, stable=True).indices[:, :30]
+    for seed in range(6):
+        _, indices = answer(sequences, registry.get("load_maxima"), kind.config, case, x, seed=seed)
+        assert torch.equal(indices, expected)
