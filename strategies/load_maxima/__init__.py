@@ -9,7 +9,7 @@ from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
 from autotopk.kernel import ParameterKind
-from autotopk.problem import ANSWERS, DTYPE_BYTES, INTEGERS, Problem, power_of_two
+from autotopk.problem import ANSWERS, DTYPE_BYTES, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, STATIC_BYTES
 from autotopk.strategy import Features, Strategy, check_knobs
@@ -57,13 +57,13 @@ class LoadMaximaConfig:
 
 
 class LoadMaxima(Strategy):
-    """Exact, and the same on every run: of equal keys, those of the lowest columns; -0 has a key below +0."""
+    """Exact, and the same on every run: of equal elements, those of the lowest columns."""
 
     name = "load_maxima"
     config_type = LoadMaximaConfig
     preference: ClassVar[int] = 27
     features = Features(
-        answers=frozenset(ANSWERS), device_types=frozenset({"cuda"}), capability=(8, 0), stable=INTEGERS
+        answers=frozenset(ANSWERS), device_types=frozenset({"cuda"}), capability=(8, 0), stable=frozenset(DTYPE_BYTES)
     )
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:

@@ -1,5 +1,5 @@
 // A cut that about as many elements as wanted reach: of the maxima of threads' lines one rank is taken in every warp, of
-// these one rank in every block, and of those the middle.
+// these one rank in every block, and of those the middle. All elements reach a cut of 0.
 #pragma once
 #include "lines.cuh"
 
@@ -98,7 +98,7 @@ __device__ __forceinline__ Guess guess_cut(const Maxima& maxima, Exchange& excha
     if (i < group) maximum = max(maximum, maxima.keys[i]);
   const float elements = float(min(lines.end - lines.begin, unsigned(group) * THREADS)) / THREADS * VECTOR;  // of a maximum
   Guess guess = guess_from(exchange, maximum, ranks_of(want, row.cols, elements));
-  guess.cut = max(guess.cut, Key(1));
+  guess.cut = row.cols <= CAPACITY && 2 * want > row.cols ? Key(0) : max(guess.cut, Key(1));
   return guess;
 }
 

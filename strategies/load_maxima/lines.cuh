@@ -44,16 +44,21 @@ __device__ __forceinline__ Row row_of(const Element* data, unsigned cols, Order 
   return {reinterpret_cast<const uint4*>(data - skew), skew, cols, order, begin, max((skew + cols) / VECTOR, begin)};
 }
 
+// The key of an element, where -0 and +0 are equal: that of the better one.
+__device__ __forceinline__ Key equal_key(Element bits, Order order) {
+  const Key key = key_of(bits, order);
+  return FLOAT ? key + (key == SIGN - 1) : key;
+}
+
 // Which elements of a line have keys of at least `cut`, a bit each.
 __device__ __forceinline__ unsigned elements_reaching(uint4 bits, unsigned inside, Key cut, Order order) {
   unsigned chosen = 0;
 #pragma unroll
-  for (int e = 0; e < VECTOR; e++) chosen |= unsigned(key_of(element(bits, e), order) >= cut) << e;
+  for (int e = 0; e < VECTOR; e++) chosen |= unsigned(equal_key(element(bits, e), order) >= cut) << e;
   return chosen & inside;
 }
 
 // The best of two floats, or twice two: for the largest NaN if there is any, for the smallest only if there is nothing else.
-// -0 is less than +0.
 #if FLOAT && ELEMENT_BYTES == 4
 template <bool SMALLEST, bool> __device__ __forceinline__ unsigned better_bits(unsigned a, unsigned b) {
   const float x = __uint_as_float(a), y = __uint_as_float(b);
@@ -78,11 +83,11 @@ template <bool SMALLEST, bool HALF> __device__ __forceinline__ Key best_of(uint4
   const auto better = better_bits<SMALLEST, HALF>;
   unsigned best = better(better(bits.x, bits.y), better(bits.z, bits.w));
   if (ELEMENT_BYTES == 2) best = better(best, best >> 16) & 0xFFFF;
-  return key_of(Element(best), order);
+  return equal_key(Element(best), order);
 #else
   Key best = 0;
 #pragma unroll
-  for (int e = 0; e < VECTOR; e++) best = max(best, key_of(element(bits, e), order));
+  for (int e = 0; e < VECTOR; e++) best = max(best, equal_key(element(bits, e), order));
   return best;
 #endif
 }
@@ -91,23 +96,25 @@ template <bool SMALLEST, bool HALF> __device__ __forceinline__ Key best_of(uint4
 struct Maxima {
   Key keys[LINES];  // 0 where there is no line
   unsigned first;   // its first line
+  unsigned end;     // behind the last of the block
   Key part;         // of a line that is the row's in part, of two threads
-  unsigned part_line;
+  unsigned part_line;  // ~0 where there is none
 
   __device__ __forceinline__ unsigned line(int number) const { return first + number * THREADS; }
+  __device__ __forceinline__ bool has(int number) const { return line(number) < end; }
 };
 
-template <bool SMALLEST, bool HALF> __device__ __forceinline__ void read_lines(const Row& row, Maxima& maxima, unsigned end) {
+template <bool SMALLEST, bool HALF> __device__ __forceinline__ void read_lines(const Row& row, Maxima& maxima) {
 #pragma unroll
   for (int begin = 0; begin < LINES; begin += BATCH) {
     uint4 bits[BATCH];
 #pragma unroll
     for (int i = 0; i < BATCH; i++)
-      bits[i] = maxima.line(begin + i) < end ? __ldg(row.lines + maxima.line(begin + i)) : make_uint4(0, 0, 0, 0);
+      bits[i] = maxima.has(begin + i) ? __ldg(row.lines + maxima.line(begin + i)) : make_uint4(0, 0, 0, 0);
 #pragma unroll
     for (int i = 0; i < BATCH; i++) {
       const Key best = best_of<SMALLEST, HALF>(bits[i], row.order);
-      maxima.keys[begin + i] = maxima.line(begin + i) < end ? best : Key(0);
+      maxima.keys[begin + i] = maxima.has(begin + i) ? best : Key(0);
     }
   }
 }
@@ -125,19 +132,20 @@ __device__ __forceinline__ Lines lines_of_block(const Row& row) {
 
 __device__ __forceinline__ Maxima read_maxima(const Row& row, Lines lines, bool smallest) {
   Maxima maxima;
-  maxima.first = lines.begin + threadIdx.x;
-  if (!FLOAT || ELEMENT_BYTES == 8) read_lines<false, false>(row, maxima, lines.end);
+  maxima.first = lines.begin + threadIdx.x, maxima.end = lines.end;
+  if (!FLOAT || ELEMENT_BYTES == 8) read_lines<false, false>(row, maxima);
   else if (ELEMENT_BYTES == 2 && row.order.half())
-    smallest ? read_lines<true, true>(row, maxima, lines.end) : read_lines<false, true>(row, maxima, lines.end);
-  else smallest ? read_lines<true, false>(row, maxima, lines.end) : read_lines<false, false>(row, maxima, lines.end);
-  maxima.part = 0, maxima.part_line = threadIdx.x ? row.end : 0;
+    smallest ? read_lines<true, true>(row, maxima) : read_lines<false, true>(row, maxima);
+  else smallest ? read_lines<true, false>(row, maxima) : read_lines<false, false>(row, maxima);
+  maxima.part = 0, maxima.part_line = ~0u;
   const bool has = threadIdx.x == 0 ? !row.whole(0) : threadIdx.x == 1 && row.end > 0 && row.end < row.all_lines();
   if (has && block_of() == 0) {
+    maxima.part_line = threadIdx.x ? row.end : 0;
     unsigned inside;
     const uint4 bits = row.part(maxima.part_line, inside);
 #pragma unroll
     for (int e = 0; e < VECTOR; e++)
-      if (inside >> e & 1) maxima.part = max(maxima.part, key_of(element(bits, e), row.order));
+      if (inside >> e & 1) maxima.part = max(maxima.part, equal_key(element(bits, e), row.order));
   }
   return maxima;
 }

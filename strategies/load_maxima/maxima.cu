@@ -23,7 +23,11 @@ __device__ __forceinline__ unsigned list_lines(const Maxima& maxima, unsigned* l
   unsigned chosen = 0;
 #pragma unroll
   for (int i = 0; i < LINES; i++) chosen |= unsigned(maxima.keys[i] >= cut) << i;
-  const bool part = maxima.part >= cut;
+  if (cut == 0) {
+#pragma unroll
+    for (int i = 0; i < LINES; i++) chosen &= ~(unsigned(!maxima.has(i)) << i);
+  }
+  const bool part = maxima.part >= cut && maxima.part_line != ~0u;
   unsigned start, all, slot = reserve_from(count, __popc(chosen) + part, start, all);
   if (start + all <= CAPACITY) {
 #pragma unroll 1
@@ -60,7 +64,7 @@ __device__ __forceinline__ void list_elements(const Row& row, const List& list, 
 #pragma unroll 1
       for (; chosen; chosen &= chosen - 1, slot++) {
         const int e = __ffs(chosen) - 1;
-        keys[slot] = key_of(element(bits[i], e), row.order), columns[slot] = row.column(line[i], e);
+        keys[slot] = equal_key(element(bits[i], e), row.order), columns[slot] = row.column(line[i], e);
       }
     }
   }

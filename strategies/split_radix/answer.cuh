@@ -11,8 +11,8 @@ struct Answer {
   Order order;
 
   __device__ __forceinline__ void put(unsigned rank, Key key, unsigned column) const {
-    if (values) {  // of NaN with the bits of the input
-      values[first + rank] = is_nan(key, order) ? data[column] : element_of(key, order);
+    if (values) {
+      values[first + rank] = tells_bits(key, order) ? element_of(key, order) : data[column];
       static_cast<long long*>(indices)[first + rank] = column;
     } else {
       static_cast<int*>(indices)[first + rank] = int(column);

@@ -58,6 +58,9 @@ __device__ __forceinline__ Element element_of(Key key, Order order) {
 
 __device__ __forceinline__ bool is_nan(Key key, Order order) { return FLOAT && (key ^ order.turn) == ONES; }
 
+// Whether a key tells the bits of its element: all NaN have one, and zeros where -0 counts as +0.
+__device__ __forceinline__ bool tells_bits(Key key, Order order) { return !FLOAT || !(is_nan(key, order) || key == SIGN); }
+
 // Numbers that compare as flipped elements do.
 #if FLOAT && ELEMENT_BYTES == 8
 typedef double Number;
