@@ -23,7 +23,7 @@ ParameterKind = Literal["pointer", "int32", "int64"]
 FORMAT = 2
 """Layout of a cached kernel file; files of another format have other names, and are left to who wrote them."""
 
-MAX_PARAMETERS = 24
+MAX_PARAMETERS = 40
 """As many as the launcher passes."""
 
 LIMITS = {

@@ -33,7 +33,7 @@ class TuningKey:
     @classmethod
     def of(cls, problem: Problem) -> "TuningKey":
         """The key of a problem."""
-        return cls(problem.dtype, problem.rows, problem.cols, problem.k, problem.sorted, str(problem.routing or ""))
+        return cls(problem.dtype, problem.rows, problem.cols, problem.k, problem.sorted, problem.operation)
 
     def bucket(self) -> Bucket:
         """The bucket that the key falls into."""

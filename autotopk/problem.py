@@ -29,12 +29,15 @@ VECTOR_BYTES = 16
 """The widest load of one thread."""
 
 
-Answer = Literal["pairs", "indices", "weights", "narrow_weights"]
-"""What is written for each of the k: its value and int64 index, its int32 index alone; of routing its float32 weight
-and int64 index, or its weight and int32 index."""
+Answer = Literal["pairs", "indices", "windows", "weights", "narrow_weights"]
+"""What is written for each of the k: its value and int64 index, its int32 index alone; of windows what a selector is
+asked for; of routing its float32 weight and int64 index, or its weight and int32 index."""
 
 ANSWERS: tuple[Answer, ...] = ("pairs", "indices")
 """Of a top-k."""
+
+WINDOWS: Literal["windows"] = "windows"
+"""The operation of the selector, by name."""
 
 WEIGHTS: tuple[Answer, ...] = ("weights", "narrow_weights")
 """Of a top-k that routes."""
@@ -74,10 +77,15 @@ class Query:
         """Bytes of one element."""
         return DTYPE_BYTES[self.dtype]
 
+    @property
+    def operation(self) -> str:
+        """What is measured apart beside plain top-k, which is empty: the rule of a router, or windows."""
+        return WINDOWS if self.answer == "windows" else str(self.routing or "")
+
     def __str__(self) -> str:
         order = ("largest" if self.largest else "smallest") + (", sorted" if self.sorted else ", any order")
         order += ", stable" if self.stable else ""
-        return f"{self.rows}x{self.cols} {self.dtype} k={self.k} ({self.routing or order})"
+        return f"{self.rows}x{self.cols} {self.dtype} k={self.k} ({self.operation or order})"
 
 
 @dataclass(frozen=True, slots=True)

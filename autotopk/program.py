@@ -14,7 +14,7 @@ from autotopk.kernel import KernelSource, distribution_version, scalars
 from autotopk.problem import Problem
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 MAX_SCRATCH_BYTES = 64 << 20
 """Most scratch of a program: a strategy refuses problems that would need more."""
@@ -24,9 +24,10 @@ MAX_SCRATCH_BYTES = 64 << 20
 class HostProgram:
     """A program made of torch operators, or of calls of another library."""
 
-    run: Callable[..., tuple["Tensor", "Tensor"]]
+    run: Callable[..., Any]
     """(rows, cols) input to (rows, k) values and (rows, k) indices, int64 or int32; converted to what is asked for.
 
+    Of windows it takes a `told.Task` as well, and writes to its tensors.
     Of routing the arguments are logits, a float32 bias (cols,) or None, and the scale; values are float32 weights.
     """
     is_torch_topk: bool = False

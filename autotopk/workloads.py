@@ -1,12 +1,12 @@
 """Named shapes: one list for the tuner, the tests and the benchmarks."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from autotopk.errors import SelectionError
 from autotopk.key import TuningKey
-from autotopk.problem import DTYPE_BYTES, Problem
+from autotopk.problem import DTYPE_BYTES, WINDOWS, Problem
 from autotopk.routing import Routing
 
 MOST = (1 << 63) - 1
@@ -25,6 +25,8 @@ class Workload:
     tags: frozenset[str] = field(default=frozenset(), compare=False)
     routing: Routing | None = None
     """The rule of a router; None for a plain top-k."""
+    windows: bool = False
+    """Of windows, as the selector has them; see `oracle.windows`."""
 
     def __post_init__(self) -> None:
         self.problem("cpu")  # refuses what is no problem at all
@@ -32,14 +34,16 @@ class Workload:
     @classmethod
     def of(cls, key: TuningKey) -> "Workload":
         """The workload of a key. Raises ValueError where it is of no problem."""
-        routing = Routing.parse(key.routing) if key.routing else None
-        return cls(key.rows, key.cols, key.k, key.dtype, key.sorted, routing=routing)
+        windows = key.routing == WINDOWS
+        routing = Routing.parse(key.routing) if key.routing and not windows else None
+        return cls(key.rows, key.cols, key.k, key.dtype, key.sorted, routing=routing, windows=windows)
 
     def problem(self, device_type: str) -> Problem:
         """The problem on "cuda" or "cpu"."""
-        return Problem.contiguous(
+        plain = Problem.contiguous(
             self.rows, self.cols, self.k, self.dtype, device_type, sorted=self.sorted, routing=self.routing
         )
+        return replace(plain, answer="windows", stable=True) if self.windows else plain
 
     @property
     def key(self) -> TuningKey:
@@ -64,6 +68,7 @@ TAGS: dict[str, str] = {
     "serving": "what large models and vector search ask for, and the seeds that published figures exist for",
     "moe": "expert routing",
     "routing": "expert routing by `topk_softmax`: choice and weights together",
+    "selector": "windows of rows by `topk_indices`, as sparse attention has them",
     "dsa": "token selection of sparse attention",
     "sampling": "candidates of the next token",
     "ann": "nearest neighbours",
@@ -145,6 +150,14 @@ _ROUTERS: tuple[tuple[tuple[int, ...], int, int, str, str], ...] = (
 )
 
 
+_SELECTORS: tuple[tuple[tuple[int, ...], int, tuple[int, ...], str], ...] = (
+    # rows, cols, k, dtypes
+    ((1, 8, 64), 131072, (512, 1024, 2048), "float32 bfloat16"),
+    ((64,), 32768, (2048,), "float32 bfloat16"),
+    ((4096,), 8192, (512, 2048), "float32 bfloat16"),
+)
+
+
 def tagged(tag: str) -> list[Workload]:
     """The workloads of a tag, each sorted and, but for `SORTED_ALONE`, in any order: the two have different winners.
 
@@ -174,6 +187,11 @@ def routers(
     return [Workload(*sizes, routing=routing) for sizes in product(rows, cols, ks, dtypes)]
 
 
+def selectors(rows: Iterable[int], cols: Iterable[int], ks: Iterable[int], dtypes: Iterable[str]) -> list[Workload]:
+    """Every combination whose k fits into its columns, of windows. Raises ValueError as `grid`."""
+    return [Workload(*sizes, windows=True) for sizes in product(rows, cols, ks, dtypes) if sizes[2] <= sizes[1]]
+
+
 def check_size(rows: int, cols: int, dtype: str) -> None:
     """Raises SelectionError for a matrix that no tensor can be."""
     if rows * cols * DTYPE_BYTES[dtype] > MOST:
@@ -181,14 +199,24 @@ def check_size(rows: int, cols: int, dtype: str) -> None:
 
 
 def _named() -> list[Workload]:
-    return [
-        Workload(rows, cols, k, dtype, order, frozenset(tags.split()) - (frozenset() if order else SORTED_ALONE))
-        for rows, cols, k, tags, dtypes in _SHAPES
-        for dtype in dtypes.split()
-        for order in (True, False)
-    ] + [
-        Workload(count, cols, k, dtype, tags=frozenset({"routing"}), routing=Routing.parse(rule))
-        for rows, cols, k, rule, dtypes in _ROUTERS
-        for dtype in dtypes.split()
-        for count in rows
-    ]
+    return (
+        [
+            Workload(rows, cols, k, dtype, order, frozenset(tags.split()) - (frozenset() if order else SORTED_ALONE))
+            for rows, cols, k, tags, dtypes in _SHAPES
+            for dtype in dtypes.split()
+            for order in (True, False)
+        ]
+        + [
+            Workload(count, cols, k, dtype, tags=frozenset({"routing"}), routing=Routing.parse(rule))
+            for rows, cols, k, rule, dtypes in _ROUTERS
+            for dtype in dtypes.split()
+            for count in rows
+        ]
+        + [
+            Workload(count, cols, k, dtype, tags=frozenset({"selector"}), windows=True)
+            for rows, cols, ks, dtypes in _SELECTORS
+            for dtype in dtypes.split()
+            for count in rows
+            for k in ks
+        ]
+    )

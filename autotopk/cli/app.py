@@ -75,7 +75,7 @@ Strategies = Annotated[
 ]
 Rule = Annotated[
     str | None,
-    typer.Option("--routing", metavar="RULE", help="Of a router, as `topk_softmax`: softmax, sigmoid+bias:4of8:raw."),
+    typer.Option("--routing", metavar="RULE", help="Of a router, as sigmoid+bias:4of8:raw, or windows."),
 ]
 RunsOn = Annotated[
     str | None,
@@ -233,14 +233,16 @@ def explain(
     By which step of the order of choice, and why not something else.
     """
     from autotopk.cli import transfer
-    from autotopk.problem import Problem
+    from autotopk.problem import WINDOWS, Answer, Problem
     from autotopk.routing import Routing
 
     place = arguments.device_named(device, transfer.known_devices())
     try:
-        rule = None if routing is None else Routing.parse(routing)
+        rule = None if routing in (None, WINDOWS) else Routing.parse(routing)
+        answer: Answer = "windows" if routing == WINDOWS else "pairs"
+        largest, order = not smallest, not unsorted
         problem = Problem.contiguous(
-            rows, cols, k, dtype, place.type, largest=not smallest, sorted=not unsorted, routing=rule
+            rows, cols, k, dtype, place.type, largest=largest, sorted=order, routing=rule, answer=answer
         )
     except ValueError as error:
         raise arguments.SelectionError(str(error)) from error

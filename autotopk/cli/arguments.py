@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from autotopk.cli.wording import shown
 from autotopk.device import Device, cpu_device, cuda_device, device_of
 from autotopk.errors import SelectionError as SelectionError
-from autotopk.problem import DTYPE_BYTES
+from autotopk.problem import DTYPE_BYTES, WINDOWS
 from autotopk.routing import Routing
 from autotopk.workloads import MOST
 from autotopk.workloads import check_size as check_size
@@ -76,7 +76,7 @@ def workloads(
 
     With the rule of a router the grid is of that. Raises SelectionError.
     """
-    from autotopk.workloads import TAGS, grid, routers, tagged
+    from autotopk.workloads import TAGS, grid, routers, selectors, tagged
 
     of_tags, names = words("--tag", tags, TAGS), words("--dtype", dtypes, DTYPE_BYTES)
     lists = {"--rows": numbers("--rows", rows), "--cols": numbers("--cols", cols), "-k": numbers("-k", ks)}
@@ -88,7 +88,10 @@ def workloads(
             raise SelectionError(f"--rows, --cols and -k go together; {missing[0]} is missing")
         sizes = lists["--rows"], lists["--cols"], lists["-k"], names or ["float32"]
         try:
-            of_grid = grid(*sizes) if rule is None else routers(*sizes, routing=Routing.parse(rule))
+            if rule == WINDOWS:
+                of_grid = selectors(*sizes)
+            else:
+                of_grid = grid(*sizes) if rule is None else routers(*sizes, routing=Routing.parse(rule))
         except ValueError as error:
             raise SelectionError(f"--routing {shown(rule or '')}: {error}") from error
         if not of_grid:

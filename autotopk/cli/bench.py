@@ -109,7 +109,7 @@ def _row(workload: Workload, device: torch.device) -> Row:
         k=workload.k,
         dtype=workload.dtype,
         sorted=workload.sorted,
-        routing=str(workload.routing or ""),
+        routing=workload.key.routing,
         strategy=choice.strategy.name,
         config=asdict(choice.config),
         step=choice.step,
@@ -153,6 +153,8 @@ def document(rows: Sequence[Row], device: torch.device, command: str) -> dict[st
 def call_of(trial: Trial) -> timing.Run:
     """As users call it."""
     problem, rule = trial.problem, trial.problem.routing
+    if (ends := trial.ends) is not None:
+        return lambda x: autotopk.topk_indices(x, problem.k, ends=ends[: len(x)], return_values=True)[::-1]
     if rule is None:
         return partial(autotopk.topk, k=problem.k, sorted=problem.sorted)
     return partial(

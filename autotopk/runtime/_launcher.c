@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { MAX_PARAMETERS = 24, MAX_ADDRESSES = 16, MAX_ATTRIBUTES = 3 };
+enum { MAX_PARAMETERS = 40, MAX_ADDRESSES = 36, MAX_ATTRIBUTES = 3 };
 enum { COOPERATIVE = 2, CLUSTER_DIMENSION = 4, PROGRAMMATIC_STREAM_SERIALIZATION = 6 }; /* CUlaunchAttributeID */
 
 typedef struct {                                                        /* CUlaunchAttribute */

@@ -12,6 +12,7 @@ from autotopk.runtime.asked import Asked
 from autotopk.runtime.operations import Operation
 from autotopk.runtime.outputs import Outputs
 from autotopk.runtime.routers import Router
+from autotopk.runtime.selecting import WindowKernels
 from autotopk.runtime.selection import Selector
 from autotopk.runtime.state import default
 from autotopk.strategies.torch_fallback.stable import stable_topk
@@ -62,7 +63,7 @@ operators.register(_indices, "Tensor")
 _topk, _topk_indices = pairs.__call__, _indices.__call__
 _stable_topk, _stable_topk_indices = _stable_pairs.__call__, _stable_indices.__call__
 _deterministic = torch.are_deterministic_algorithms_enabled
-_select = Selector(_indices.regardless, _stable_topk_indices).__call__
+_select = Selector(_indices.regardless, _stable_topk_indices, WindowKernels("topk_windows")).__call__
 _router = Router("topk_softmax", pairs)
 routers.register(_router)
 _route = _router.__call__

@@ -14,6 +14,7 @@ from autotopk.kernel import Kernel, KernelSource, Parameter, scalars
 from autotopk.problem import Problem
 from autotopk.program import MAX_SCRATCH_BYTES, HostProgram, KernelProgram, Program
 from autotopk.runtime import driver, scratch
+from autotopk.runtime.told import TOLD, Task, address, told
 from autotopk.runtime.views import Run, fresh_strides, laid_out
 
 native: Any
@@ -78,7 +79,8 @@ def bind(
 
     Returns:
         A function of one tensor that returns what `problem.answer` says in fresh contiguous tensors of that size:
-        (values, int64 indices), or int32 indices; of routing, float32 weights and indices. Of kernels that write pairs
+        (values, int64 indices), or int32 indices; of routing, float32 weights and indices. Of windows it takes a `Task`
+        as well, and writes to its tensors. Of kernels that write pairs
         it takes, as a second argument, a pair of such tensors to write to instead; of routing, a bias or None, and a
         scale. It raises LaunchError where the driver refuses, and WrongAnswerError where the first results of a third
         party's function are not of that form.
@@ -155,6 +157,8 @@ def _bind_kernels(problem: Problem, size: tuple[int, ...], index: int, launch: L
     empty, current_stream = _empty, _current_stream
     if problem.routing is not None:
         return _bind_routing(problem, size, index, launch, symbol)
+    if problem.answer == "windows":
+        return _bind_windows(problem, index, launch, symbol)
     several, current_device = torch.cuda.device_count() > 1, _current_device
 
     def pairs(x: Tensor, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
@@ -210,6 +214,24 @@ def _bind_routing(problem: Problem, size: tuple[int, ...], index: int, launch: L
         return found, indices
 
     return weights
+
+
+def _bind_windows(problem: Problem, index: int, launch: Launch, symbol: str) -> Run:
+    current_stream, current_device = _current_stream, _current_device
+    several, names = torch.cuda.device_count() > 1, _given(problem)[1:]
+
+    def write(x: Tensor, task: Task) -> None:
+        if several and current_device() != index:
+            with torch.cuda.device(index):
+                return write(x, task)
+        given = told(x, task)  # lives until the launch: the next owner of its memory comes behind that on the stream
+        addresses = [address(given[name]) for name in names]
+        code = launch(current_stream(index), x.data_ptr(), *addresses)
+        if code:
+            _retry(code, symbol, problem, index, launch, (x.data_ptr(), *addresses))
+        return None
+
+    return write
 
 
 @lru_cache(maxsize=256)
@@ -275,6 +297,8 @@ def _places(program: KernelProgram, problem: Problem) -> tuple[dict[str, tuple[i
 
 def _given(problem: Problem) -> tuple[str, ...]:
     """What a launch is given, in order, by name."""
+    if problem.answer == "windows":
+        return TENSORS + TOLD
     return TENSORS if problem.routing is None else TENSORS + ROUTING
 
 

@@ -1,6 +1,7 @@
 """The selector that engines call: top-k of windows of rows, as columns or slots of a paged cache; see docs/selector.md.
 
-All of it is operators of torch around top-k, on the device: what tensors hold is never read by the host.
+A kernel that serves windows answers on a GPU; else operators of torch around top-k do. What tensors hold is never read
+by the host.
 """
 
 from collections.abc import Callable
@@ -11,25 +12,36 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from autotopk.runtime.asked import Asked, Checked, checked
+from autotopk.runtime.told import Task
 from autotopk.runtime.windows import Windows, each, windows_of
 from autotopk.strategies.torch_fallback.stable import best_places, elements_at
+from autotopk.torch_topk import torch_topk
 
 Indices = Callable[[Tensor, int, int, bool, bool], Tensor]
 """With the arguments of torch.topk: indices alone."""
+
+Kernels = Callable[[Tensor, int | Tensor, Checked, bool, Asked], tuple[Tensor, ...] | None]
+"""As `selecting.WindowKernels`."""
 
 
 class Selector:
     """Finds the best k of every window, and says where they are in the form that is asked for."""
 
-    def __init__(self, indices: Indices, stable: Indices) -> None:
-        """`indices` answers for whole rows and for ranks, `stable` for whole rows with the lowest index first."""
-        self._indices, self._stable = indices, stable
+    def __init__(self, indices: Indices, stable: Indices, kernels: Kernels) -> None:
+        """`indices` answers for whole rows and for ranks, `stable` for whole rows with the lowest index first.
+
+        `kernels` answers whole calls where it can.
+        """
+        self._indices, self._stable, self._kernels = indices, stable, kernels
 
     def __call__(
         self, x: Tensor, k: int | Tensor, dim: int, largest: bool, sorted: bool, stable: bool, asked: Asked
     ) -> Any:
         """A tensor, or a tuple of those asked for; see `api.topk_indices`. Raises TypeError, ValueError and others."""
         form = checked(x, k, dim, largest, sorted, asked)
+        results, out = self._kernels(x, k, form, largest, asked), asked.get("out")
+        if results is not None:
+            return out if out is not None else results if len(results) > 1 else results[0]
         windows = windows_of(form.count, x.shape[1], x.device, asked)
         data, windows = _rows(x, windows, asked)
         counts = windows.lengths.clamp(max=form.width)
@@ -46,7 +58,7 @@ class Selector:
         if asked.get("return_values", False):
             values = elements_at(data, 1, places) if data.numel() else data.new_zeros(places.shape)
             answers.append(values.masked_fill(~found, loser(x.dtype, largest)))
-        return _handed_over(answers, asked.get("out"))
+        return _handed_over(answers, out)
 
     def _places(
         self, data: Tensor, form: Checked, windows: Windows, largest: bool, sorted: bool, stable: bool
@@ -64,6 +76,18 @@ class Selector:
 
     def _of_ranks(self, ranks: Tensor, k: int, dim: int) -> Tensor:
         return self._indices(ranks, k, dim, True, True)
+
+
+def by_torch(x: Tensor, task: Task, *, largest: bool) -> None:
+    """What a kernel that serves windows does, by torch's operators alone."""
+
+    def indices(x: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> Tensor:
+        found: Tensor = torch_topk(x, k, dim, largest, sorted)[1]
+        return found
+
+    results = tuple(one for one in (task.indices, task.positions, task.values) if one is not None)
+    asked: Asked = {**task.asked, "out": results if len(results) > 1 else results[0]}
+    Selector(indices, indices, lambda *call: None)(x, task.k, -1, largest, True, False, asked)
 
 
 def loser(dtype: torch.dtype, largest: bool) -> float | int:

@@ -5,12 +5,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from autotopk.oracle.inputs import make_bias
 from autotopk.oracle.reference import problems_with
 from autotopk.oracle.routing import problems_with_routes
-from autotopk.problem import Problem
+from autotopk.oracle.windows import draw, problems_with_windows
+from autotopk.problem import WINDOWS, Problem
+from autotopk.runtime.asked import Asked, Checked
+from autotopk.runtime.selection import by_torch
+from autotopk.runtime.told import task_of
 from autotopk.runtime.views import Run
 from autotopk.strategies.torch_fallback.routed import route
 from autotopk.torch_topk import torch_topk
@@ -19,7 +24,7 @@ SCALE = 2.5
 """Of weights."""
 
 Call = Callable[[Tensor], Any]
-"""From (rows, cols) to (values, int64 indices), or to weights and indices."""
+"""From (rows, cols) to (values, int64 indices), (values, int32 indices) of windows, or to weights and indices."""
 
 
 @dataclass(frozen=True)
@@ -28,21 +33,28 @@ class Trial:
 
     problem: Problem
     bias: Tensor | None
+    ends: Tensor | None
+    """Of windows that begin with their rows."""
 
     @classmethod
     def of(cls, problem: Problem, device: str) -> "Trial":
-        """With a bias where it takes one."""
+        """With a bias where it takes one, and windows."""
         biased = problem.routing is not None and problem.routing.biased
-        return cls(problem, make_bias(problem.cols, device) if biased else None)
+        bias = make_bias(problem.cols, device) if biased else None
+        return cls(problem, bias, draw(problem.rows, problem.cols, device) if problem.operation == WINDOWS else None)
 
     def call(self, run: Run) -> Call:
         """The call of what `launch.bind` gives."""
+        if self.ends is not None:
+            return partial(self._windows, run)
         return run if self.problem.routing is None else lambda x: run(x, self.bias, SCALE)
 
     @property
     def torchs(self) -> Call:
         """The same by torch alone."""
         one = self.problem
+        if self.ends is not None:
+            return partial(self._windows, partial(by_torch, largest=one.largest))
         if one.routing is None:
             return partial(torch_topk, k=one.k, dim=-1, largest=one.largest, sorted=one.sorted)
         return partial(route, bias=self.bias, scale=SCALE, k=one.k, routing=one.routing)
@@ -50,6 +62,17 @@ class Trial:
     def problems_with(self, x: Tensor, answer: tuple[Tensor, Tensor]) -> list[str]:
         """What the oracle says to an answer for rows, which may be fewer than the problem's."""
         one = self.problem
+        if self.ends is not None:
+            return problems_with_windows(x, self.ends[: len(x)], answer, one.k, one.largest)
         if one.routing is None:
             return problems_with(x, *answer, one.k, largest=one.largest, sorted=one.sorted)
         return problems_with_routes(x, self.bias, *answer, one.k, one.routing, SCALE)
+
+    def _windows(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor]:
+        assert self.ends is not None
+        form = Checked(len(x), self.problem.k, -1, torch.int32)
+        asked: Asked = {"ends": self.ends[: len(x)], "return_values": True}
+        task = task_of(x, self.problem.k, form, asked)
+        run(x, task)
+        assert task.values is not None
+        return task.values, task.indices

@@ -1,4 +1,4 @@
-"""Maxima of 16 bytes in the registers of a block or a cluster: what may be among the best is read again, and put in order."""
+"""Maxima of 16 bytes in the registers of a block or a cluster: what may be among the best is read again, ordered."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ KNOBS: dict[str, Sequence[Knob]] = {
 """What kernels can be made for."""
 
 MOST_LINES = 16384
-"""Of a block: 256 KB of a row, and as many maxima of four bytes as registers have room for beside what is on its way."""
+"""Of a block: 256 KB of a row, and as many maxima as registers have room for beside what is on its way."""
 
 OWN_BYTES = 1 << 10
 """Shared memory of a block beside what every list has, and a key of each thread: what blocks exchange."""
@@ -63,7 +63,10 @@ class LoadMaxima(Strategy):
     config_type = LoadMaximaConfig
     preference: ClassVar[int] = 27
     features = Features(
-        answers=frozenset(ANSWERS), device_types=frozenset({"cuda"}), capability=(8, 0), stable=frozenset(DTYPE_BYTES)
+        answers=frozenset((*ANSWERS, "windows")),
+        device_types=frozenset({"cuda"}),
+        capability=(8, 0),
+        stable=frozenset(DTYPE_BYTES),
     )
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
@@ -93,9 +96,9 @@ class LoadMaxima(Strategy):
     def shortlist(self, problem: Problem, device: Device) -> Sequence[LoadMaximaConfig]:
         """The fewest lines for each number of threads and blocks, and lists half more than k or longer."""
         least = max(power_of_two(-(-3 * problem.k // 2)), 256)
-        found = []
+        found: list[LoadMaximaConfig] = []
         for blocks in BLOCKS:
-            if blocks > 1 and problem.rows * blocks > 2 * device.processors:
+            if found and problem.rows * blocks > 2 * device.processors:
                 continue
             for threads in (256, 512, 1024):
                 lines = power_of_two(-(-problem.cols * problem.itemsize // (16 * blocks * threads)))
@@ -119,8 +122,12 @@ class LoadMaxima(Strategy):
         }
 
     def heuristic(self, problem: Problem, device: Device) -> LoadMaximaConfig | None:
-        """Never where it was not measured: it has no rungs."""
-        return None
+        """Of windows, which nothing else serves, as many blocks as run at once; else only where it was measured."""
+        if problem.answer != "windows":
+            return None
+        found = self.shortlist(problem, device)
+        at_once = [one for one in found if problem.rows * one.blocks <= device.processors] or found[:1]
+        return max(at_once, key=lambda one: (one.blocks, one.threads == 512, -one.capacity), default=None)
 
     def rungs(self, arch: int) -> Iterator[CudaSource]:
         """None yet."""
@@ -128,13 +135,26 @@ class LoadMaxima(Strategy):
 
     def program(self, config: LoadMaximaConfig, problem: Problem, device: Device) -> KernelProgram:
         """One cluster a row."""
-        source = _source(config, KINDS.get(problem.dtype, problem.dtype))
+        source = _source(config, KINDS.get(problem.dtype, problem.dtype), windows=problem.answer == "windows")
         return KernelProgram.of(source, Extent(config.blocks, (("rows", 1),)))
 
 
-def _source(config: LoadMaximaConfig, kind: str) -> CudaSource:
+_POINTERS = ("positions", "starts", "ends", "ks", "selected", "offsets", "page_table", "row_to_batch", "page_starts")
+_GROUPS = ("starts_group", "ends_group", "batch_group")
+_NUMBERS = (*_GROUPS, "height", "width", "compress_ratio", "pages", "batches", "page_bits", "flags")
+_STRIDES = ("table_stride", "fill", "values_stride", "indices_stride", "positions_stride")
+WINDOWS: dict[str, ParameterKind] = {
+    **dict.fromkeys(_POINTERS, "pointer"),
+    **dict.fromkeys(_NUMBERS, "int32"),
+    **dict.fromkeys(_STRIDES, "int64"),
+}
+"""What selector.cu is given beside what all kernels are."""
+
+
+def _source(config: LoadMaximaConfig, kind: str, *, windows: bool) -> CudaSource:
     kinds: dict[str, ParameterKind] = {
         **dict.fromkeys(("x", "values", "indices"), "pointer"),
+        **(WINDOWS if windows else {}),
         "row_stride": "int64",
         **dict.fromkeys(("cols", "k", "smallest", "signed", "infinity"), "int32"),
     }
@@ -151,12 +171,12 @@ def _source(config: LoadMaximaConfig, kind: str) -> CudaSource:
         "RESIDENT": max(1, (1024 if config.lines <= 8 else 512) // config.threads),
     }
     return CudaSource(
-        file="autotopk.strategies.load_maxima/maxima.cu",
+        file=f"autotopk.strategies.load_maxima/{'selector' if windows else 'maxima'}.cu",
         constants=tuple(constants.items()),
         parameters=tuple(kinds.items()),
         threads=config.threads,
         shared_bytes=shared_bytes(config, element_bytes),
-        symbol=f"autotopk_load_maxima_{kind}",
+        symbol=f"autotopk_load_maxima_{'windows_' if windows else ''}{kind}",
         cluster=config.blocks,
         code_dependencies=("autotopk.strategies.split_radix",),
     )

@@ -1,164 +1,17 @@
-// The best k of every row, by a cluster that keeps the maximum of every 16 bytes in registers: a cut is guessed, lines whose
-// maxima reach it are read again and their elements listed by the cluster's first block, once more where the guess misled,
-// and put in order by it.
+// The best k of every row, a cluster for each.
 //
 // Compile-time: see keys.cuh, list.cuh, order.cuh, cluster.cuh, lines.cuh; RESIDENT (blocks of a processor that registers must
 // suffice for).
-#include "guess.cuh"
-
-constexpr int AGAIN = 4;  // lines of a thread that are read again at once
-
-// Reserve `own` of what is counted at `count`. Returns the first, and how many the warp has, from `start` on.
-__device__ __forceinline__ unsigned reserve_from(unsigned* count, unsigned own, unsigned& start, unsigned& all) {
-  const unsigned upto = scan_lanes(own, all);
-  start = 0;
-  if (lane_of() == 0 && all) start = atomicAdd(count, all);
-  start = __shfl_sync(~0u, start, 0);
-  return start + upto - own;
-}
-
-// List the block's lines that reach a cut, in no order. Returns how many there are: if more than CAPACITY, not all are
-// listed. Has a barrier.
-__device__ __forceinline__ unsigned list_lines(const Maxima& maxima, unsigned* lines, unsigned* count, Key cut) {
-  unsigned chosen = 0;
-#pragma unroll
-  for (int i = 0; i < LINES; i++) chosen |= unsigned(maxima.keys[i] >= cut) << i;
-  if (cut == 0) {
-#pragma unroll
-    for (int i = 0; i < LINES; i++) chosen &= ~(unsigned(!maxima.has(i)) << i);
-  }
-  const bool part = maxima.part >= cut && maxima.part_line != ~0u;
-  unsigned start, all, slot = reserve_from(count, __popc(chosen) + part, start, all);
-  if (start + all <= CAPACITY) {
-#pragma unroll 1
-    for (; chosen; chosen &= chosen - 1) lines[slot++] = maxima.line(__ffs(chosen) - 1);
-    if (part) lines[slot] = maxima.part_line;
-  }
-  __syncthreads();
-  return *count;
-}
-
-// List the elements of lines that reach a cut with the first block, in no order, and count them there.
-__device__ __forceinline__ void list_elements(const Row& row, const List& list, const unsigned* lines, unsigned listed,
-                                              unsigned* count, Key cut) {
-  Key* keys = of_block(list.keys, 0);
-  unsigned* columns = of_block(list.columns, 0);
-#pragma unroll 1
-  for (unsigned first = 0; first < listed; first += AGAIN * THREADS) {
-    unsigned line[AGAIN];
-    uint4 bits[AGAIN];
-#pragma unroll
-    for (int i = 0; i < AGAIN; i++) {
-      const unsigned at = first + i * THREADS + threadIdx.x;
-      line[i] = at < listed ? lines[at] : ~0u;
-      bits[i] = row.whole(line[i]) ? __ldg(row.lines + line[i]) : make_uint4(0, 0, 0, 0);
-    }
-#pragma unroll
-    for (int i = 0; i < AGAIN; i++) {
-      if (first + i * THREADS + warp_of() * 32 >= listed) break;
-      unsigned inside = row.whole(line[i]) ? EVERY : 0;
-      if (!inside && line[i] != ~0u) bits[i] = row.part(line[i], inside);
-      unsigned chosen = elements_reaching(bits[i], inside, cut, row.order);
-      unsigned start, all, slot = reserve_from(count, __popc(chosen), start, all);
-      if (start + all > CAPACITY) continue;
-#pragma unroll 1
-      for (; chosen; chosen &= chosen - 1, slot++) {
-        const int e = __ffs(chosen) - 1;
-        keys[slot] = equal_key(element(bits[i], e), row.order), columns[slot] = row.column(line[i], e);
-      }
-    }
-  }
-}
-
-// List all elements that reach a cut with the first block. Returns how many there are, or reach it at least, if more than
-// CAPACITY: then not all are listed. Rounds count from 0; all have barriers of the cluster.
-__device__ __forceinline__ unsigned list_reaching(const Row& row, const Maxima& maxima, const List& list, unsigned* lines,
-                                                  Exchange& exchange, Key cut, unsigned round) {
-  const unsigned turn = round % 3;
-  const unsigned listed = list_lines(maxima, lines, &exchange.lines[turn], cut);
-  unsigned* count = of_block(&exchange.found[turn], 0);
-  if (listed <= CAPACITY) list_elements(row, list, lines, listed, count, cut);
-  else if (threadIdx.x == 0) atomicAdd(count, listed);
-  if (threadIdx.x == 0) exchange.lines[(turn + 1) % 3] = exchange.found[(turn + 1) % 3] = 0;  // unused since the last barrier
-  cluster_sync();
-  return *count;
-}
-
-// Write those that have a key, the first `want` by columns, behind the `above` best. Has barriers of the cluster.
-__device__ __forceinline__ void write_ties(const Row& row, Exchange& exchange, Key tie, unsigned want, unsigned above,
-                                           const Answer& answer) {
-  const unsigned total = row.all_lines(), warps = WARPS * BLOCKS, each = (total + warps - 1) / warps;
-  const unsigned begin = min((block_of() * WARPS + warp_of()) * each, total), end = min(begin + each, total);
-  unsigned rank = 0;
-#pragma unroll 1
-  for (bool writes = false;; writes = true) {
-#pragma unroll 1
-    for (unsigned line = begin + lane_of(); line - lane_of() < end && rank < want; line += 32) {
-      unsigned inside = 0;
-      uint4 bits = make_uint4(0, 0, 0, 0);
-      if (line < end) bits = row.whole(line) ? __ldg(row.lines + line) : row.part(line, inside);
-      if (line < end && row.whole(line)) inside = EVERY;
-      unsigned ties = elements_reaching(bits, inside, tie, row.order);
-      if (tie < ONES) ties &= ~elements_reaching(bits, inside, tie + 1, row.order);
-      unsigned all, its = rank + scan_lanes(__popc(ties), all) - __popc(ties);
-      rank += all;
-      for (; writes && ties && its < want; ties &= ties - 1) answer.put(above + its++, tie, row.column(line, __ffs(ties) - 1));
-    }
-    if (writes) return;
-    if (lane_of() == 0) exchange.ties[warp_of()] = rank;
-    __syncthreads();
-    unsigned all, own = lane_of() < WARPS ? exchange.ties[lane_of() % WARPS] : 0, upto = scan_lanes(own, all);
-    rank = __shfl_sync(~0u, upto - own, warp_of());
-#if BLOCKS > 1
-    if (threadIdx.x < BLOCKS) *of_block(&exchange.block_ties[block_of()], threadIdx.x) = all;
-    cluster_sync();
-    for (unsigned block = 0; block < block_of(); block++) rank += exchange.block_ties[block];
-#endif
-  }
-}
+#include "maxima.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     KERNEL(const Element* __restrict__ x, Element* __restrict__ values, void* __restrict__ indices, long long row_stride,
            int cols, int k, int smallest, int is_signed, int infinity) {
-  extern __shared__ __align__(16) unsigned char memory[];
+  extern __shared__ __align__(16) unsigned char dynamic[];
   __shared__ __align__(16) Counters counters;
-  __shared__ __align__(16) Exchange its_exchange;
-  cluster_arrive();  // waited for before another block's memory is used
+  __shared__ __align__(16) Exchange exchange;
   const unsigned number = blockIdx.x / BLOCKS;
   const Row row = row_of(x + number * row_stride, cols, order_of(smallest, is_signed, infinity));
-  const Lines lines = lines_of_block(row);
-  Exchange& exchange = *kept(&its_exchange);
-  if (threadIdx.x == 0) exchange.lines[0] = exchange.found[0] = 0;
-  List list = make_list(memory, &counters);
-  unsigned* listed = list.intervals + INTERVALS;  // lines, [CAPACITY]
-  clear_intervals(list);
-  const Maxima maxima = read_maxima(row, lines, smallest);
-  const Guess guess = guess_cut(maxima, exchange, k, row, lines);
-  Range range = {0, ONES, 0, unsigned(cols)};
-  Key cut = guess.cut;
   const Answer answer = {values, indices, (unsigned long long)number * k, row.data(), row.order};
-  unsigned count, round = 0;
-#pragma unroll 1
-  for (;;) {
-    count = list_reaching(row, maxima, list, listed, exchange, cut, round++);
-    if (count >= k && count <= CAPACITY) break;
-    if (count >= k) range.bottom = cut, range.within = count - range.above;
-    else range.top = cut - 1, range.within -= count - range.above, range.above = count;
-    if (range.bottom == range.top) {
-      write_ties(row, exchange, range.top, k - range.above, range.above, answer);
-      cut = range.top + 1, count = range.above;
-      if (count) list_reaching(row, maxima, list, listed, exchange, cut, round);
-      break;
-    }
-    if (round == 1 && count >= k) cut = range.bottom + 1;  // perhaps most were ties
-    else if (round % 3 == 0) cut = range.middle();
-    else cut = range.between((k + CAPACITY) / 2, guess.top);
-  }
-  cluster_arrive();  // after the first block's memory was read
-  if (block_of() == 0 && count > 0) {
-    Held held = hold(list, count);
-    rank_held(list, held, count, min(count, unsigned(k)), even_between(guess.top, cut, cols),
-              [&](unsigned rank, Key key, unsigned column) { answer.put(rank, key, column); });
-  }
-  cluster_wait();
+  select_best(row, k, smallest, make_memory(dynamic, &counters, &exchange), answer);
 }

@@ -1,6 +1,6 @@
 """PyTorch's own operators: torch.topk, a full sort, or topk of chunks and then of the survivors.
 
-Routing is done around a topk, and what is to be stable by one of ranks, or a sort.
+Routing is done around a topk, and what is to be stable, or of windows, by one of ranks, or a sort.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from autotopk.candidate import Knob
 from autotopk.device import Device
-from autotopk.problem import DTYPE_BYTES, WEIGHTS, Problem
+from autotopk.problem import DTYPE_BYTES, WEIGHTS, WINDOWS, Problem
 from autotopk.program import HostProgram
 from autotopk.strategies.torch_fallback.chunked import chunked_topk, sort_topk, torch_topk
 from autotopk.strategies.torch_fallback.routed import route
@@ -44,7 +44,7 @@ class TorchFallback(Strategy):
     name = "torch_fallback"
     config_type = TorchConfig
     preference: ClassVar[int] = -1000
-    features = Features(answers=frozenset({"pairs", *WEIGHTS}), stable=frozenset(DTYPE_BYTES), embeddable=True)
+    features = Features(answers=frozenset({"pairs", WINDOWS, *WEIGHTS}), stable=frozenset(DTYPE_BYTES), embeddable=True)
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Never unsupported."""
@@ -80,6 +80,10 @@ class TorchFallback(Strategy):
 
     def program(self, config: TorchConfig, problem: Problem, device: Device) -> HostProgram:
         """The operators, bound to k and the order, or to the rule of a router."""
+        if problem.operation == WINDOWS:
+            from autotopk.runtime.selection import by_torch  # which stands on this package
+
+            return HostProgram(partial(by_torch, largest=problem.largest), is_torch_topk=True)
         if problem.routing is not None:
             return HostProgram(partial(route, k=problem.k, routing=problem.routing), is_torch_topk=True)
         runs: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {

@@ -142,7 +142,7 @@ def test_ctrl_c_blames_no_kernel(strategy: Laddered, driver: Driver, monkeypatch
 @unwarned
 def test_libraries_are_prepared(strategy: Laddered, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared: list[int] = []
-    program = HostProgram(lambda x: tuple(torch.topk(x, K)), prepare=lambda: prepared.append(1))  # type: ignore[arg-type, return-value]
+    program = HostProgram(lambda x: tuple(torch.topk(x, K)), prepare=lambda: prepared.append(1))
     monkeypatch.setattr(strategy, "program", lambda *_: program)
     assert told_of(warmup(SHAPE, device="cpu")) == [("heuristic", "usual", "library")]
     assert prepared == [1]

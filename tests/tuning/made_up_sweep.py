@@ -10,6 +10,17 @@ from autotopk.device import H100
 from autotopk.tuning.candidates import candidates, lattice
 from autotopk.workloads import Workload, tagged
 
+FAMILIES = (
+    "lane_merge",
+    "masked_argmax",
+    "block_radix",
+    "cluster_radix",
+    "split_radix",
+    "wide_radix",
+    "torch_fallback",
+)
+"""Whose valleys are made up: another family would make up others everywhere."""
+
 ROUGHNESS = 0.02
 """Standard deviation of what no knob explains, as a fraction."""
 
@@ -30,7 +41,7 @@ def sweep(seed: int) -> dict[Workload, dict[Candidate, float | None]]:
 def _ratios(workload: Workload, draw: random.Random) -> dict[Candidate, float | None]:
     """By family: a valley a step or so from a point of the shortlist, its knobs bound to each other in pairs."""
     problem = workload.problem("cuda")
-    points, shortlist = lattice(problem, H100), candidates(problem, H100)
+    points, shortlist = lattice(problem, H100, FAMILIES), candidates(problem, H100, FAMILIES)
     found: dict[Candidate, float | None] = {}
     for name in dict.fromkeys(one.strategy for one in points):
         mine = [one for one in points if one.strategy == name]

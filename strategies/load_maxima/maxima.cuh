@@ -1,0 +1,168 @@
+// The best k of a row, by a cluster that keeps the maximum of every 16 bytes in registers: a cut is guessed, lines whose
+// maxima reach it are read again and their elements listed by the cluster's first block, once more where the guess misled,
+// and put in order by it.
+#pragma once
+#include "guess.cuh"
+
+constexpr int AGAIN = 4;  // lines of a thread that are read again at once
+
+// Reserve `own` of what is counted at `count`. Returns the first, and how many the warp has, from `start` on.
+__device__ __forceinline__ unsigned reserve_from(unsigned* count, unsigned own, unsigned& start, unsigned& all) {
+  const unsigned upto = scan_lanes(own, all);
+  start = 0;
+  if (lane_of() == 0 && all) start = atomicAdd(count, all);
+  start = __shfl_sync(~0u, start, 0);
+  return start + upto - own;
+}
+
+// List the block's lines that reach a cut, in no order. Returns how many there are: if more than CAPACITY, not all are
+// listed. Has a barrier.
+__device__ __forceinline__ unsigned list_lines(const Maxima& maxima, unsigned* lines, unsigned* count, Key cut) {
+  unsigned chosen = 0;
+#pragma unroll
+  for (int i = 0; i < LINES; i++) chosen |= unsigned(maxima.keys[i] >= cut) << i;
+  if (cut == 0) {
+#pragma unroll
+    for (int i = 0; i < LINES; i++) chosen &= ~(unsigned(!maxima.has(i)) << i);
+  }
+  const bool part = maxima.part >= cut && maxima.part_line != ~0u;
+  unsigned start, all, slot = reserve_from(count, __popc(chosen) + part, start, all);
+  if (start + all <= CAPACITY) {
+#pragma unroll 1
+    for (; chosen; chosen &= chosen - 1) lines[slot++] = maxima.line(__ffs(chosen) - 1);
+    if (part) lines[slot] = maxima.part_line;
+  }
+  __syncthreads();
+  return *count;
+}
+
+// List the elements of lines that reach a cut with the first block, in no order, and count them there.
+__device__ __forceinline__ void list_elements(const Row& row, const List& list, const unsigned* lines, unsigned listed,
+                                              unsigned* count, Key cut) {
+  Key* keys = of_block(list.keys, 0);
+  unsigned* columns = of_block(list.columns, 0);
+#pragma unroll 1
+  for (unsigned first = 0; first < listed; first += AGAIN * THREADS) {
+    unsigned line[AGAIN];
+    uint4 bits[AGAIN];
+#pragma unroll
+    for (int i = 0; i < AGAIN; i++) {
+      const unsigned at = first + i * THREADS + threadIdx.x;
+      line[i] = at < listed ? lines[at] : ~0u;
+      bits[i] = row.whole(line[i]) ? __ldg(row.lines + line[i]) : make_uint4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (int i = 0; i < AGAIN; i++) {
+      if (first + i * THREADS + warp_of() * 32 >= listed) break;
+      unsigned inside = row.whole(line[i]) ? EVERY : 0;
+      if (!inside && line[i] != ~0u) bits[i] = row.part(line[i], inside);
+      unsigned chosen = elements_reaching(bits[i], inside, cut, row.order);
+      unsigned start, all, slot = reserve_from(count, __popc(chosen), start, all);
+      if (start + all > CAPACITY) continue;
+#pragma unroll 1
+      for (; chosen; chosen &= chosen - 1, slot++) {
+        const int e = __ffs(chosen) - 1;
+        keys[slot] = equal_key(element(bits[i], e), row.order), columns[slot] = row.column(line[i], e);
+      }
+    }
+  }
+}
+
+// List all elements that reach a cut with the first block. Returns how many there are, or reach it at least, if more than
+// CAPACITY: then not all are listed. Rounds count from 0; all have barriers of the cluster.
+__device__ __forceinline__ unsigned list_reaching(const Row& row, const Maxima& maxima, const List& list, unsigned* lines,
+                                                  Exchange& exchange, Key cut, unsigned round) {
+  const unsigned turn = round % 3;
+  const unsigned listed = list_lines(maxima, lines, &exchange.lines[turn], cut);
+  unsigned* count = of_block(&exchange.found[turn], 0);
+  if (listed <= CAPACITY) list_elements(row, list, lines, listed, count, cut);
+  else if (threadIdx.x == 0) atomicAdd(count, listed);
+  if (threadIdx.x == 0) exchange.lines[(turn + 1) % 3] = exchange.found[(turn + 1) % 3] = 0;  // unused since the last barrier
+  cluster_sync();
+  return *count;
+}
+
+// Write those that have a key, the first `want` by columns, behind the `above` best. Has barriers of the cluster.
+template <class Answers>
+__device__ __forceinline__ void write_ties(const Row& row, Exchange& exchange, Key tie, unsigned want, unsigned above,
+                                           const Answers& answers) {
+  const unsigned total = row.all_lines(), warps = WARPS * BLOCKS, each = (total + warps - 1) / warps;
+  const unsigned begin = min((block_of() * WARPS + warp_of()) * each, total), end = min(begin + each, total);
+  unsigned rank = 0;
+#pragma unroll 1
+  for (bool writes = false;; writes = true) {
+#pragma unroll 1
+    for (unsigned line = begin + lane_of(); line - lane_of() < end && rank < want; line += 32) {
+      unsigned inside = 0;
+      uint4 bits = make_uint4(0, 0, 0, 0);
+      if (line < end) bits = row.whole(line) ? __ldg(row.lines + line) : row.part(line, inside);
+      if (line < end && row.whole(line)) inside = EVERY;
+      unsigned ties = elements_reaching(bits, inside, tie, row.order);
+      if (tie < ONES) ties &= ~elements_reaching(bits, inside, tie + 1, row.order);
+      unsigned all, its = rank + scan_lanes(__popc(ties), all) - __popc(ties);
+      rank += all;
+      for (; writes && ties && its < want; ties &= ties - 1) answers.put(above + its++, tie, row.column(line, __ffs(ties) - 1));
+    }
+    if (writes) return;
+    if (lane_of() == 0) exchange.ties[warp_of()] = rank;
+    __syncthreads();
+    unsigned all, own = lane_of() < WARPS ? exchange.ties[lane_of() % WARPS] : 0, upto = scan_lanes(own, all);
+    rank = __shfl_sync(~0u, upto - own, warp_of());
+#if BLOCKS > 1
+    if (threadIdx.x < BLOCKS) *of_block(&exchange.block_ties[block_of()], threadIdx.x) = all;
+    cluster_sync();
+    for (unsigned block = 0; block < block_of(); block++) rank += exchange.block_ties[block];
+#endif
+  }
+}
+
+// All that blocks of a cluster share, or a block keeps, beside the list.
+struct Memory {
+  List list;
+  unsigned* lines;  // [CAPACITY]
+  Exchange& exchange;
+};
+
+// Barriers of the cluster are between what is done here and whatever uses the memory of another block.
+__device__ __forceinline__ Memory make_memory(unsigned char* dynamic, Counters* counters, Exchange* its_exchange) {
+  cluster_arrive();  // waited for with the guess
+  Exchange& exchange = *kept(its_exchange);
+  if (threadIdx.x == 0) exchange.lines[0] = exchange.found[0] = 0;
+  List list = make_list(dynamic, counters);
+  clear_intervals(list);
+  return {list, list.intervals + INTERVALS, exchange};
+}
+
+// Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster.
+template <class Answers>
+__device__ __forceinline__ void select_best(const Row& row, unsigned k, bool smallest, Memory memory, const Answers& answers) {
+  const Lines lines = lines_of_block(row);
+  const Maxima maxima = read_maxima(row, lines, smallest);
+  const Guess guess = guess_cut(maxima, memory.exchange, k, row, lines);
+  Range range = {0, ONES, 0, row.cols};
+  Key cut = guess.cut;
+  unsigned count, round = 0;
+#pragma unroll 1
+  for (;;) {
+    count = list_reaching(row, maxima, memory.list, memory.lines, memory.exchange, cut, round++);
+    if (count >= k && count <= CAPACITY) break;
+    if (count >= k) range.bottom = cut, range.within = count - range.above;
+    else range.top = cut - 1, range.within -= count - range.above, range.above = count;
+    if (range.bottom == range.top) {
+      write_ties(row, memory.exchange, range.top, k - range.above, range.above, answers);
+      cut = range.top + 1, count = range.above;
+      if (count) list_reaching(row, maxima, memory.list, memory.lines, memory.exchange, cut, round);
+      break;
+    }
+    if (round == 1 && count >= k) cut = range.bottom + 1;  // perhaps most were ties
+    else if (round % 3 == 0) cut = range.middle();
+    else cut = range.between((k + CAPACITY) / 2, guess.top);
+  }
+  cluster_arrive();  // after the first block's memory was read
+  if (block_of() == 0 && count > 0) {
+    Held held = hold(memory.list, count);
+    rank_held(memory.list, held, count, min(count, k), even_between(guess.top, cut, row.cols),
+              [&](unsigned rank, Key key, unsigned column) { answers.put(rank, key, column); });
+  }
+  cluster_wait();
+}

@@ -1,0 +1,135 @@
+"""Kernels that serve windows, in the emulator: every answer is the oracle's, in any form that is asked for."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from autotopk import registry
+from autotopk.device import H100
+from autotopk.oracle import inputs
+from autotopk.oracle.selection import select
+from autotopk.problem import DTYPE_BYTES
+from autotopk.program import KernelProgram
+from autotopk.runtime.asked import Asked, checked
+from autotopk.runtime.selecting import view_of
+from autotopk.runtime.told import task_of, told
+from autotopk.strategies.load_maxima import LoadMaximaConfig
+from autotopk.strategy import Config, Strategy
+from tests.contract.emulated import PREEMPTIONS
+from tests.emulator.sequences import Sequences
+from tests.runtime.drawn_windows import dirty, int32, same, table_of, windows
+
+pytestmark = pytest.mark.requires("g++")
+
+CONFIGS: dict[str, list[Config]] = {
+    "load_maxima": [
+        LoadMaximaConfig(1, 64, 4, 128),
+        LoadMaximaConfig(2, 32, 8, 64),
+        LoadMaximaConfig(4, 64, 1, 128),
+    ]
+}
+
+
+@pytest.fixture(scope="module")
+def sequences(emulated_kernels: Path) -> Sequences:
+    return Sequences(emulated_kernels)
+
+
+@dataclass(frozen=True)
+class Which:
+    """A kernel."""
+
+    strategy: Strategy
+    config: Config
+
+    def __str__(self) -> str:
+        return f"{self.strategy.name}-{'x'.join(map(str, vars(self.config).values()))}"
+
+
+WHICH = [Which(registry.get(name), config) for name, configs in CONFIGS.items() for config in configs]
+
+
+def check(sequences: Sequences, which: Which, x: Tensor, k: int | Tensor, *, seed: int = 0, **asked: Any) -> None:
+    """That indices, positions and values, in tensors that were garbage, are the oracle's stable ones."""
+    largest = asked.pop("largest", True)
+    asked |= {"return_raw": True, "return_values": True}
+    given = cast(Asked, asked)
+    form = checked(x, k, -1, largest, True, given)
+    task, view = task_of(x, k, form, given), view_of(x, form, largest)
+    found = [one for one in (task.indices, task.positions, task.values) if one is not None]
+    for one in found:
+        one.fill_(77)
+    assert view is not None
+    problem = replace(view.problem, device_type="cuda")
+    assert not which.strategy.reasons_unable(problem, H100)
+    assert which.strategy.valid(which.config, problem, H100)
+    program = which.strategy.program(which.config, problem, H100)
+    assert isinstance(program, KernelProgram)
+    preempt = PREEMPTIONS[seed % len(PREEMPTIONS)]
+    sequences.run(program, problem, {"x": x, **told(x, task)}, seed=seed, preempt=preempt)
+    assert same(tuple(found), select(x, k, largest=largest, **asked)), (x.shape, k, asked)
+
+
+@pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])
+@pytest.mark.parametrize("dtype", DTYPE_BYTES)
+@pytest.mark.parametrize("which", WHICH, ids=str)
+def test_windows(which: Which, dtype: str, largest: bool, sequences: Sequences) -> None:
+    """Of every kind, amid what would win."""
+    kind = getattr(torch, dtype)
+    for seed, name in enumerate(inputs.names_for(kind)):
+        for rows, cols, k in ((10, 40, 7), (10, 250, 33), (10, 9, 12)):
+            starts, ends = windows(rows, cols, k, seed)
+            x = dirty(inputs.make(name, rows, cols, min(k, cols), kind, "cpu", seed), starts, ends, largest)
+            check(sequences, which, x, k, largest=largest, seed=seed, starts=starts, ends=ends)
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_any_form(sequences: Sequences, data: st.DataObject) -> None:
+    which = data.draw(st.sampled_from(WHICH))
+    height, cols, next_n = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 250)), data.draw(st.integers(1, 3))
+    groups = data.draw(st.integers(1, 3))
+    count = groups * next_n
+
+    def numbers(size: int, least: int, most: int) -> Tensor:
+        return int32(*data.draw(st.lists(st.integers(least, most), min_size=size, max_size=size)))
+
+    def maybe(name: str, draw: Any) -> None:
+        if data.draw(st.booleans(), label=name):
+            asked[name] = draw()
+
+    asked: dict[str, Any] = {
+        "rows": numbers(count, -1, height),
+        "next_n": next_n,
+        "largest": data.draw(st.booleans()),
+        "index_dtype": data.draw(st.sampled_from([torch.int32, torch.int64])),
+        "fill": data.draw(st.sampled_from([-1, 0, 99])),
+    }
+    sizes = st.sampled_from([groups, count])
+    maybe("starts", lambda: numbers(data.draw(sizes), -5, cols + 5))
+    ends = data.draw(st.sampled_from(["ends", "lengths", ""]))
+    if ends:
+        asked[ends] = numbers(data.draw(sizes), -5, 3 * cols)
+    if ends == "lengths":
+        asked["compress_ratio"] = data.draw(st.integers(1, 3))
+    maybe("relative", lambda: True)
+    if data.draw(st.booleans()):
+        batch, pages = data.draw(sizes), data.draw(st.integers(1, 9))
+        asked["page_table"] = table_of(batch, pages, 0)
+        asked["page_size"] = data.draw(st.sampled_from([1, 16, 64]))
+        maybe("row_to_batch", lambda: numbers(count, -1, batch))
+        maybe("page_table_starts", lambda: numbers(count, -2, pages))
+    else:
+        maybe("offsets", lambda: numbers(count, -1000, 1000))
+    k: int | Tensor = data.draw(st.integers(1, 40))
+    if data.draw(st.booleans()):
+        k, asked["max_k"] = numbers(count, -1, 45), k
+    dtype = data.draw(st.sampled_from([torch.float32, torch.bfloat16, torch.int8]))
+    x = torch.randn(height, cols + 3).mul(3).to(dtype)[:, data.draw(st.integers(0, 3)) :][:, :cols]
+    check(sequences, which, x, k, seed=data.draw(st.integers(0, 99)), **asked)
