@@ -67,6 +67,11 @@ def cuda_device(index: int) -> Device:
     )
 
 
+def shared_bytes_of(arch: int) -> int:
+    """Shared memory of a block that kernels compiled ahead for a compute capability (90 for 9.0) may ask for."""
+    return (163 if arch < 90 else 227 if arch < 120 else 99) << 10
+
+
 def cpu_device() -> Device:
     """This machine's CPU, as far as torch's operators use it now, see `torch.set_num_threads`."""
     import torch

@@ -21,7 +21,7 @@ from autotopk.device import Device, cuda_device
 from autotopk.errors import AutotopkError, WrongAnswerError
 from autotopk.oracle.inputs import make, names_for
 from autotopk.oracle.reference import problems_with
-from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, WEIGHTS, MemoryLayout, Problem, vector_width
+from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, WEIGHTS, WINDOWS, MemoryLayout, Problem, vector_width
 from autotopk.program import KernelProgram
 from autotopk.routing import LOGITS, SCORINGS, Routing
 from autotopk.runtime.launch import bind
@@ -71,7 +71,9 @@ class Case:
         """The problem, and what else the same kernels answer."""
         one = self.problem
         others: Iterable[Problem]
-        if one.routing is None:
+        if one.operation == WINDOWS:
+            others = (replace(one, largest=largest) for largest in (True, False))
+        elif one.routing is None:
             orders = product((True, False), (True, False), ANSWERS)
             others = (replace(one, largest=largest, sorted=order, answer=answer) for largest, order, answer in orders)
         else:
@@ -133,7 +135,7 @@ def wrong_with(run: Run, problem: Problem, x: Tensor) -> list[str]:
     placed = memory.as_strided((outer, beside, cols), strides, start)
     placed.copy_(x.view(outer, beside, cols))
     answer = run(placed)
-    if problem.routing is not None:
+    if problem.operation:
         return Trial.of(problem, str(x.device)).problems_with(x, answer)
     if problem.answer == "pairs":
         values, indices = (_rows(one, layout, rows, k) for one in answer)
@@ -159,12 +161,11 @@ def _kernels(program: Any, arch: int) -> tuple[str, ...]:
 
 def _problems() -> Iterator[Problem]:
     """Those that are tuned, in all formats of floats, then drawn ones, the same every time."""
-    for tag in ("seeds", "serving", "routing"):
+    for tag in ("seeds", "serving", "routing", "selector"):
         for workload in tagged(tag):
             if workload.bytes <= MAX_BYTES:
-                one = workload.problem("cuda")
-                for dtype in dict.fromkeys((one.dtype, "float32", "float16", "bfloat16")):
-                    yield Problem.contiguous(one.rows, one.cols, one.k, dtype, sorted=one.sorted, routing=one.routing)
+                for dtype in dict.fromkeys((workload.dtype, "float32", "float16", "bfloat16")):
+                    yield replace(workload, dtype=dtype).problem("cuda")
     draw, draw_router = random.Random(0), random.Random(0)
     for _ in range(DRAWS):
         dtype = draw.choice([*DTYPE_BYTES, "float32", "float32", "float16", "bfloat16"])
@@ -175,6 +176,8 @@ def _problems() -> Iterator[Problem]:
         order = draw.random() < 0.7
         problem = Problem.contiguous(rows, cols, k, dtype, largest=draw.random() < 0.5, sorted=order)
         yield replace(problem, layout=_layout(draw.randrange(4), rows, cols, DTYPE_BYTES[dtype]))
+        if dtype in LOGITS:
+            yield replace(problem, answer=WINDOWS, stable=True)
         if dtype in LOGITS and problem.largest and cols <= 2048:
             yield from _routers(problem, draw_router)
 

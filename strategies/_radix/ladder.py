@@ -6,7 +6,7 @@ from functools import cache
 from math import log2
 from typing import Any, get_type_hints
 
-from autotopk.device import Device
+from autotopk.device import Device, shared_bytes_of
 from autotopk.problem import FLOAT_INF, Problem, power_of_two
 from autotopk.strategies._radix.config import RadixConfig
 from autotopk.strategies._radix.limits import fits, held, most_items, radix_widths
@@ -35,10 +35,9 @@ ALIGNED: Shapes = (
     (1, 1024, 8, 11, (0, 8192)),
     (1, 1024, 16, 11, (0, 512, 2048, 4096, 8192)),
     (1, 1024, FULL, 11, (0, 1024, 2048, 4096, 8192)),
-    (2, 1024, 16, 11, (0, 512, 4096)),
+    (2, 1024, 16, 11, (4096,)),
     (2, 1024, FULL, 11, (0, 1024, 4096, 8192)),
-    (4, 1024, 16, 11, (0, 512, 4096)),
-    (4, 1024, FULL, 11, (0, 1024, 4096)),
+    (4, 1024, FULL, 11, (1024, 4096)),
     (8, 512, FULL, 11, (512,)),
     (8, 1024, 16, 11, (0, 512, 4096)),
     (8, 1024, FULL, 11, (0, 1024, 4096, 8192)),
@@ -57,7 +56,6 @@ UNALIGNED: Shapes = (
     (1, 1024, FULL, 8, (4096,)),
     (2, 1024, FULL, 11, (0, 8192)),
     (2, 1024, FULL, 8, (4096,)),
-    (8, 1024, 16, 11, (0, 512, 4096)),
     (16, 1024, FULL, 11, (0, 1024, 4096)),
 )
 """The same, one element a load."""
@@ -111,8 +109,7 @@ def rungs(config_type: Any, arch: int, source: Callable[[Any, Problem], Any]) ->
 
 def _limited(device: Device) -> Device:
     """With no more shared memory than kernels of its architecture are compiled for."""
-    most = 163 if device.arch < 90 else 227 if device.arch < 120 else 99
-    return replace(device, shared_bytes=min(device.shared_bytes, most << 10))
+    return replace(device, shared_bytes=min(device.shared_bytes, shared_bytes_of(device.arch)))
 
 
 @cache

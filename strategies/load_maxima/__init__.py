@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import log2
 from typing import ClassVar
 
 from autotopk.candidate import Knob
 from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
-from autotopk.device import Device
+from autotopk.device import Device, shared_bytes_of
 from autotopk.kernel import ParameterKind
-from autotopk.problem import ANSWERS, DTYPE_BYTES, Problem, power_of_two
+from autotopk.problem import DTYPE_BYTES, WINDOWS, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, STATIC_BYTES
 from autotopk.strategy import Features, Strategy, check_knobs
@@ -17,6 +18,22 @@ from autotopk.strategy import Features, Strategy, check_knobs
 CAPACITIES = [1 << bits for bits in range(6, 14)]
 BLOCKS = (1, 2, 4, 8, 16)
 LINES = (1, 2, 4, 8, 16, 32)
+DTYPES = frozenset({"float32", "float16", "bfloat16"})
+"""Which the ladder has kernels for."""
+
+LADDER = (
+    (1, 512, 8, 1024),
+    (1, 512, 8, 4096),
+    (1, 512, 32, 1024),
+    (1, 512, 32, 4096),
+    (1, 1024, 16, 8192),
+    (2, 512, 32, 4096),
+    (8, 512, 16, 1024),
+    (16, 512, 32, 4096),
+    (16, 1024, 16, 8192),
+)
+"""(blocks, threads, lines, capacity) of the rungs; together they have room for all rows and k of the shortlists."""
+
 KNOBS: dict[str, Sequence[Knob]] = {
     "blocks": BLOCKS,
     "threads": (32, 64, 128, 256, 512, 1024),
@@ -63,10 +80,11 @@ class LoadMaxima(Strategy):
     config_type = LoadMaximaConfig
     preference: ClassVar[int] = 27
     features = Features(
-        answers=frozenset((*ANSWERS, "windows")),
+        answers=frozenset({WINDOWS}),
         device_types=frozenset({"cuda"}),
         capability=(8, 0),
-        stable=frozenset(DTYPE_BYTES),
+        dtypes=DTYPES,
+        stable=DTYPES,
     )
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
@@ -122,16 +140,27 @@ class LoadMaxima(Strategy):
         }
 
     def heuristic(self, problem: Problem, device: Device) -> LoadMaximaConfig | None:
-        """Of windows, which nothing else serves, as many blocks as run at once; else only where it was measured."""
-        if problem.answer != "windows":
-            return None
+        """As many blocks as run at once."""
         found = self.shortlist(problem, device)
         at_once = [one for one in found if problem.rows * one.blocks <= device.processors] or found[:1]
         return max(at_once, key=lambda one: (one.blocks, one.threads == 512, -one.capacity), default=None)
 
+    def ladder(self, problem: Problem, device: Device) -> Sequence[LoadMaximaConfig]:
+        """The nearest number of blocks first, then the nearest lines and lists."""
+        usual = self.heuristic(problem, device)
+        rungs = [LoadMaximaConfig(*rung) for rung in LADDER]
+        able = [rung for rung in rungs if usual is not None and self.valid(rung, problem, device)]
+        return sorted(able, key=lambda rung: _distance(rung, usual))
+
     def rungs(self, arch: int) -> Iterator[CudaSource]:
-        """None yet."""
-        yield from ()
+        """Of windows; clusters where there are any, and lists that shared memory has room for."""
+        device = Device("cuda", f"sm_{arch}", divmod(arch, 10), shared_bytes=shared_bytes_of(arch))
+        for kind in ("float32", "float16"):
+            problem = Problem.contiguous(1, 16, 1, kind, answer=WINDOWS)
+            for rung in LADDER:
+                config = LoadMaximaConfig(*rung)
+                if self.valid(config, problem, device):
+                    yield _source(config, kind, windows=True)
 
     def program(self, config: LoadMaximaConfig, problem: Problem, device: Device) -> KernelProgram:
         """One cluster a row."""
@@ -143,7 +172,7 @@ _POINTERS = ("positions", "starts", "ends", "ks", "selected", "offsets", "page_t
 _GROUPS = ("starts_group", "ends_group", "batch_group")
 _NUMBERS = (*_GROUPS, "height", "width", "compress_ratio", "pages", "batches", "page_bits", "flags")
 _STRIDES = ("table_stride", "fill", "values_stride", "indices_stride", "positions_stride")
-WINDOWS: dict[str, ParameterKind] = {
+PARAMETERS: dict[str, ParameterKind] = {
     **dict.fromkeys(_POINTERS, "pointer"),
     **dict.fromkeys(_NUMBERS, "int32"),
     **dict.fromkeys(_STRIDES, "int64"),
@@ -154,7 +183,7 @@ WINDOWS: dict[str, ParameterKind] = {
 def _source(config: LoadMaximaConfig, kind: str, *, windows: bool) -> CudaSource:
     kinds: dict[str, ParameterKind] = {
         **dict.fromkeys(("x", "values", "indices"), "pointer"),
-        **(WINDOWS if windows else {}),
+        **(PARAMETERS if windows else {}),
         "row_stride": "int64",
         **dict.fromkeys(("cols", "k", "smallest", "signed", "infinity"), "int32"),
     }
@@ -180,6 +209,13 @@ def _source(config: LoadMaximaConfig, kind: str, *, windows: bool) -> CudaSource
         cluster=config.blocks,
         code_dependencies=("autotopk.strategies.split_radix",),
     )
+
+
+def _distance(config: LoadMaximaConfig, usual: LoadMaximaConfig | None) -> float:
+    """In doublings, those of blocks before all others."""
+    assert usual is not None
+    knobs = ((config.blocks, usual.blocks), (config.room, usual.room), (config.capacity, usual.capacity))
+    return sum(weight * abs(log2(a / b)) for weight, (a, b) in zip((100, 1, 1), knobs, strict=True))
 
 
 def _intervals(config: LoadMaximaConfig) -> int:
