@@ -121,7 +121,7 @@ except TypeError as error:
         ({2: "0"}, "threads 0 is not between 1 and 1024"),
         ({3: "1 << 32"}, "shared bytes 4294967296 is not between 0 and 2147483647"),
         ({7: "((2, 0),)"}, "address 2 is not between -1 and 1"),
-        ({7: "((-1, 0),) * 25"}, "number of parameters 25 is not between 0 and 24"),
+        ({7: "((-1, 0),) * 41"}, "number of parameters 41 is not between 0 and 40"),
     ],
 )
 def test_numbers_that_would_be_cut_are_refused(
