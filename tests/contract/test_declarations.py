@@ -73,7 +73,10 @@ def strategy(request: pytest.FixtureRequest) -> Strategy:
 def problems() -> Iterator[tuple[Problem, Device]]:
     """Of the lists, on every device."""
     for device, (rows, cols, k), dtype, order in product(DEVICES, SHAPES, DTYPE_BYTES, (True, False)):
-        yield Problem.contiguous(rows, cols, k, dtype, device.type, largest=order, sorted=order), device
+        plain = Problem.contiguous(rows, cols, k, dtype, device.type, largest=order, sorted=order)
+        yield plain, device
+        if order:
+            yield replace(plain, answer=WINDOWS, stable=True), device
     for device, (rows, cols, k, rule), dtype in product(DEVICES, ROUTERS, LOGITS):
         yield Problem.contiguous(rows, cols, k, dtype, device.type, routing=Routing.parse(rule)), device
 
@@ -361,8 +364,9 @@ from autotopk.device import H100
 from autotopk.problem import Problem
 from autotopk.routing import Routing
 strategy, asked = registry.get(sys.argv[1]), 0
-for routing in (None, Routing(), Routing("sigmoid", True)):
-    for problem in (Problem.contiguous(64, cols, 5, routing=routing) for cols in (128, 1 << 17)):
+forms = {"routing": Routing()}, {"routing": Routing("sigmoid", True)}, {"answer": "windows", "stable": True}
+for form in ({}, *forms):
+    for problem in (Problem.contiguous(64, cols, 5, **form) for cols in (128, 1 << 17)):
         if not strategy.reasons_unable(problem, H100):
             for config in strategy.shortlist(problem, H100):
                 for source in strategy.program(config, problem, H100).sources:

@@ -55,7 +55,9 @@ def drawn(draw: random.Random) -> Problem:
     rows, cols = int(2 ** draw.uniform(0, 20)), int(2 ** draw.uniform(0, 24))
     k = min(cols, int(2 ** draw.uniform(0, 24 * draw.random())))
     dtype, largest, order = draw.choice([*DTYPE_BYTES]), draw.random() < 0.5, draw.random() < 0.5
-    return Problem.contiguous(rows, cols, k, dtype, largest=largest, sorted=order, answer=draw.choice((*ANSWERS, WINDOWS)))
+    return Problem.contiguous(
+        rows, cols, k, dtype, largest=largest, sorted=order, answer=draw.choice((*ANSWERS, WINDOWS))
+    )
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
