@@ -15,7 +15,7 @@ from autotopk.cubin import code_digest
 from autotopk.errors import BuildError, DamagedKernelError, warn
 from autotopk.identity import digest
 from autotopk.packs.file import Stored
-from autotopk.problem import FLOAT_INF, Problem, Query
+from autotopk.problem import FLOAT_INF, KTH, Problem, Query
 from autotopk.routing import SCORINGS
 
 ParameterKind = Literal["pointer", "int32", "int64"]
@@ -71,6 +71,7 @@ def scalars(problem: Problem) -> dict[str, int]:
         "signed": int(problem.dtype.startswith("int")),
         "infinity": FLOAT_INF.get(problem.dtype, 0) if problem.itemsize <= 4 else 0,
         "indices_only": int(problem.answer == "indices"),
+        "kth": int(problem.answer == KTH),
         "null": 0,
     }
 

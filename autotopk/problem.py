@@ -29,15 +29,19 @@ VECTOR_BYTES = 16
 """The widest load of one thread."""
 
 
-Answer = Literal["pairs", "indices", "windows", "weights", "narrow_weights"]
+Answer = Literal["pairs", "indices", "windows", "kth", "weights", "narrow_weights"]
 """What is written for each of the k: its value and int64 index, its int32 index alone; of windows what a selector is
-asked for; of routing its float32 weight and int64 index, or its weight and int32 index."""
+asked for; of the k-th alone its value and int64 index; of routing its float32 weight and int64 index, or its weight and
+int32 index."""
 
 ANSWERS: tuple[Answer, ...] = ("pairs", "indices")
 """Of a top-k."""
 
 WINDOWS: Literal["windows"] = "windows"
 """The operation of the selector, by name."""
+
+KTH: Literal["kth"] = "kth"
+"""The operation of `kth_value`, by name."""
 
 WEIGHTS: tuple[Answer, ...] = ("weights", "narrow_weights")
 """Of a top-k that routes."""
@@ -79,8 +83,8 @@ class Query:
 
     @property
     def operation(self) -> str:
-        """What is measured apart beside plain top-k, which is empty: the rule of a router, or windows."""
-        return WINDOWS if self.answer == "windows" else str(self.routing or "")
+        """What is measured apart beside plain top-k, which is empty: the rule of a router, windows, or kth."""
+        return self.answer if self.answer in (WINDOWS, KTH) else str(self.routing or "")
 
     def __str__(self) -> str:
         order = ("largest" if self.largest else "smallest") + (", sorted" if self.sorted else ", any order")

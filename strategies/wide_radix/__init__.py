@@ -9,7 +9,7 @@ from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
 from autotopk.kernel import ParameterKind
-from autotopk.problem import ANSWERS, DTYPE_BYTES, Problem
+from autotopk.problem import ANSWERS, DTYPE_BYTES, KTH, Problem
 from autotopk.program import MAX_SCRATCH_BYTES, Extent, KernelProgram, Launch, Scratch
 from autotopk.strategies.split_radix import KINDS, MAX_COLS
 from autotopk.strategy import Features, Strategy, check_knobs
@@ -68,7 +68,7 @@ class WideRadix(Strategy):
     name = "wide_radix"
     config_type = WideRadixConfig
     preference: ClassVar[int] = 10
-    features = Features(answers=frozenset(ANSWERS), device_types=frozenset({"cuda"}), capability=(8, 0))
+    features = Features(answers=frozenset((*ANSWERS, KTH)), device_types=frozenset({"cuda"}), capability=(8, 0))
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs scratch memory for k entries."""
@@ -121,22 +121,24 @@ class WideRadix(Strategy):
 
     def program(self, config: WideRadixConfig, problem: Problem, device: Device) -> KernelProgram:
         """A launch for every step of rows that are split, or one for all rows."""
+        kth = problem.answer == KTH
         source = _source(KINDS.get(problem.dtype, problem.dtype), config.threads, device.arch)
         if not config.split:
             entries = Extent(config.blocks * _entry_bytes(problem), (("k", 1),))
-            names = ("state", "bounds", "counts", "tallies", "tables", "sums")
+            names = ("state", "bounds", "counts", "nearest", "tallies", "tables", "sums")
             none = tuple(Scratch(name, Extent(0)) for name in names)
             return KernelProgram((Launch(source, (Extent(config.blocks),)),), (Scratch("entries", entries), *none))
         selecting, sorting = _steps(problem)
         rows, parts = (("rows", 1),), _sort_parts(config, problem)
         reading, ordering = Launch(source, (Extent(config.blocks, rows),)), Launch(source, (Extent(parts, rows),))
         return KernelProgram(
-            launches=(reading,) * (selecting + 1) + (ordering,) * sorting,
+            launches=(reading,) * (selecting + (not kth)) + (ordering,) * sorting,
             scratch=(
                 Scratch("entries", Extent(_entry_bytes(problem), (("rows", 1), ("k", 1)))),
                 Scratch("state", Extent(STATE_BYTES), zeroed=True),
                 Scratch("bounds", Extent(BOUND_BYTES, rows), zeroed=True),
                 Scratch("counts", Extent(4 * BINS, rows), zeroed=True),
+                Scratch("nearest", Extent(4 * BINS if kth else 0, rows), zeroed=True),
                 Scratch("tallies", Extent(config.blocks * config.threads // 32 * TALLY_BYTES, rows)),
                 Scratch("tables", Extent(parts * 4 * SORT_BINS, rows)),
                 Scratch("sums", Extent(_groups(config) * 8 * SORT_BINS, rows)),
@@ -149,13 +151,18 @@ def scratch_bytes(config: WideRadixConfig, problem: Problem) -> int:
     if not config.split:
         return config.blocks * problem.k * _entry_bytes(problem)
     tables = (_sort_parts(config, problem) + 2 * _groups(config)) * 4 * SORT_BINS
-    own = BOUND_BYTES + 4 * BINS + config.blocks * config.threads // 32 * TALLY_BYTES + tables
+    own = (
+        BOUND_BYTES
+        + 4 * BINS * (1 + (problem.answer == KTH))
+        + config.blocks * config.threads // 32 * TALLY_BYTES
+        + tables
+    )
     return STATE_BYTES + problem.rows * (problem.k * _entry_bytes(problem) + own)
 
 
 def _entry_bytes(problem: Problem) -> int:
     """Of scratch for each of the k: a key and a column, twice where the answer has no room for them; none unsorted."""
-    if not problem.sorted:
+    if not problem.sorted or problem.answer == KTH:
         return 0
     return (12 if problem.itemsize == 8 else 8) * (2 if problem.answer == "indices" else 1)
 
@@ -163,6 +170,8 @@ def _entry_bytes(problem: Problem) -> int:
 def _steps(problem: Problem) -> tuple[int, int]:
     """Launches before the one that places what is chosen, and after it."""
     digits = -(-8 * problem.itemsize // DIGIT_BITS)
+    if problem.answer == KTH:
+        return digits, 0
     return digits + 1 if problem.k < problem.cols else 0, 2 * problem.itemsize if problem.sorted else 0
 
 
@@ -183,8 +192,9 @@ def _whole(blocks: int) -> WideRadixConfig:
 
 
 def _source(kind: str, threads: int, arch: int) -> CudaSource:
-    pointers = ("x", "entries", "state", "bounds", "counts", "tallies", "tables", "sums", "values", "indices")
-    numbers = ("rows", "cols", "k", "smallest", "signed", "infinity", "sorted")
+    shared = ("state", "bounds", "counts", "nearest", "tallies", "tables", "sums")
+    pointers = ("x", "entries", *shared, "values", "indices")
+    numbers = ("rows", "cols", "k", "smallest", "signed", "infinity", "sorted", "kth")
     kinds: dict[str, ParameterKind] = {
         **dict.fromkeys(pointers, "pointer"),
         "row_stride": "int64",

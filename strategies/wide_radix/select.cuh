@@ -33,16 +33,21 @@ struct Tally {
 
 __device__ __forceinline__ unsigned digit_width(const Bound& bound) { return min(DIGIT_BITS, KEY_BITS - bound.found); }
 
-// Count the next digit of the keys of a share that begin as the prefix.
-__device__ __forceinline__ void count_share(const Share& share, Order order, const Bound& bound, unsigned* bins) {
+// Count the next digit of the keys of a share that begin as the prefix. `nearest`, where it is not null, has the complement
+// of the lowest column of each digit.
+__device__ __forceinline__ void count_share(const Share& share, Order order, const Bound& bound, unsigned* bins,
+                                            unsigned* nearest) {
   const unsigned shift = KEY_BITS - bound.found - digit_width(bound), mask = (1u << digit_width(bound)) - 1;
   const Prefix prefix = prefix_of(bound);
-  read_share(share, [&](uint4 bits, unsigned, unsigned valid) {
+  unsigned seen = ~0u;  // the last digit: of equal ones in a row this thread's first column is the lowest
+  read_share(share, [&](uint4 bits, unsigned column, unsigned valid) {
 #pragma unroll
     for (int e = 0; e < VECTOR; e++) {
       Key key = key_of(element(bits, e), order);
-      if (valid >> e & 1 && (key & prefix.mask) == prefix.bits)
-        atomicAdd(&bins[(unsigned(key >> shift) & mask) * COPIES + lane_of() % COPIES], 1u);
+      if (!(valid >> e & 1) || (key & prefix.mask) != prefix.bits) continue;
+      const unsigned digit = unsigned(key >> shift) & mask;
+      atomicAdd(&bins[digit * COPIES + lane_of() % COPIES], 1u);
+      if (nearest && digit != seen) atomicMax(&nearest[digit], ~(column + e)), seen = digit;
     }
   });
 }
@@ -55,9 +60,9 @@ __device__ __forceinline__ unsigned find_lane(unsigned count, unsigned& rank) {
   return owner;
 }
 
-// Take the digit of the `k`-th key into the bound. `bins` are the sums of all blocks; `groups` is room for 32 sums.
-// All threads of a block come; ends with a barrier.
-__device__ __forceinline__ void take_digit(Bound& bound, const unsigned* bins, unsigned* groups, unsigned k) {
+// Take the digit of the `k`-th key into the bound, and return it. `bins` are the sums of all blocks; `groups` is room for
+// 32 sums. All threads of a block come; ends with a barrier.
+__device__ __forceinline__ unsigned take_digit(Bound& bound, const unsigned* bins, unsigned* groups, unsigned k) {
   constexpr unsigned GROUP = BINS / 32;
   for (unsigned group = warp_of(); group < 32; group += WARPS) {
     unsigned sum = __reduce_add_sync(~0u, bins[group * GROUP + lane_of()] + bins[group * GROUP + 32 + lane_of()]);
@@ -80,9 +85,11 @@ __device__ __forceinline__ void take_digit(Bound& bound, const unsigned* bins, u
       bound.above += wanted - rank;
       bound.all = count == rank || bound.found == KEY_BITS;
       bound.arrived = 0;
+      groups[0] = digit;
     }
   }
   __syncthreads();
+  return groups[0];
 }
 
 // Bits of the elements of a load that begin larger than the prefix, and with it.

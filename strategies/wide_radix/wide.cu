@@ -1,5 +1,5 @@
 // The best k of every row, for any k: their keys' bound by counting digits, their places by counting what reaches it,
-// and stable sorting by digits.
+// and stable sorting by digits. Of the k-th alone the digits are counted.
 //
 // One kernel, launched once for each step of rows that many blocks share: `state` says which step is next. Where `state`
 // is null a block takes all steps of a row, and then those of its next row.
@@ -8,10 +8,11 @@
 #include "sort.cuh"
 
 // The steps of a row: COUNTS times a digit and a tally where not all columns are chosen, placing, and where sorted, for
-// each byte of a key a count and a scattering.
+// each byte of a key a count and a scattering. Of the k-th alone only the digits.
 struct Steps {
   unsigned selecting, sorting;
-  __device__ __forceinline__ unsigned all() const { return selecting + 1 + sorting; }
+  bool kth;
+  __device__ __forceinline__ unsigned all() const { return kth ? COUNTS : selecting + 1 + sorting; }
 };
 
 // Of launches that share rows; all zero between programs.
@@ -52,6 +53,7 @@ struct Work {
   Entries entries, others;          // by turns the source of a pass of sorting
   Bound* bound;                     // of the row; this and the next two are null where the block has it to itself
   unsigned* counts;                 // [BINS], zero
+  unsigned* nearest;                // [BINS], zero: of the last digit the complements of lowest columns
   Tally* tallies;                   // [parts * WARPS]
   Tables tables;
 };
@@ -65,7 +67,10 @@ struct Memory {
   unsigned groups[32];
   Tally tallies[WARPS];
   union __align__(16) {
-    unsigned bins[BINS * COPIES];
+    struct {
+      unsigned bins[BINS * COPIES];
+      unsigned nearest[BINS];
+    };
     Sorting sorting;
   };
 };
@@ -83,14 +88,14 @@ __device__ __forceinline__ bool comes_last(Memory& memory, unsigned* arrived, un
   return memory.last;
 }
 
-// Count one digit of the row's keys; who comes last takes it into the bound.
-__device__ __forceinline__ void count_step(Memory& memory, const Work& work) {
-  if (memory.bound.all) return;
+// Count one digit of the row's keys; who comes last takes it into the bound, and writes the k-th with its last digit.
+__device__ __forceinline__ void count_step(Memory& memory, const Work& work, bool kth, bool ends) {
+  if (memory.bound.all && !kth) return;
   uint4* copies = reinterpret_cast<uint4*>(memory.bins);  // of every bin
-  for (unsigned bin = threadIdx.x; bin < BINS; bin += THREADS) copies[bin] = make_uint4(0, 0, 0, 0);
+  for (unsigned bin = threadIdx.x; bin < BINS; bin += THREADS) copies[bin] = make_uint4(0, 0, 0, 0), memory.nearest[bin] = 0;
   __syncthreads();
   count_share(find_share(work.row, work.part * WARPS + warp_of(), work.parts * WARPS), work.row.order, memory.bound,
-              memory.bins);
+              memory.bins, ends ? memory.nearest : nullptr);
   __syncthreads();
   unsigned sums[BINS / THREADS];
 #pragma unroll
@@ -104,6 +109,7 @@ __device__ __forceinline__ void count_step(Memory& memory, const Work& work) {
     const unsigned bin = i * THREADS + threadIdx.x;
     memory.bins[bin] = sums[i];
     if (work.counts && sums[i]) atomicAdd(&work.counts[bin], sums[i]);
+    if (work.counts && ends && sums[i]) atomicMax(&work.nearest[bin], memory.nearest[bin]);
   }
   if (work.counts) {
     if (!comes_last(memory, &work.bound->arrived, work.parts)) return;
@@ -111,8 +117,15 @@ __device__ __forceinline__ void count_step(Memory& memory, const Work& work) {
       memory.bins[bin] = __ldcg(work.counts + bin), work.counts[bin] = 0;
   }
   __syncthreads();
-  take_digit(memory.bound, memory.bins, memory.groups, work.answer.k);
+  const unsigned digit = take_digit(memory.bound, memory.bins, memory.groups, work.answer.k);
   if (work.bound && threadIdx.x == 0) *work.bound = memory.bound;
+  if (ends && threadIdx.x == 0) {
+    const unsigned column = ~(work.counts ? __ldcg(work.nearest + digit) : memory.nearest[digit]);
+    work.answer.put(work.number, work.row.data[column], column);
+  }
+  __syncthreads();
+  if (ends && work.counts)
+    for (unsigned bin = threadIdx.x; bin < BINS; bin += THREADS) work.nearest[bin] = 0;
 }
 
 __device__ __forceinline__ void tally_step(Memory& memory, const Work& work) {
@@ -235,8 +248,8 @@ __device__ __forceinline__ void sort_step(Memory& memory, const Work& work, unsi
 }
 
 __device__ __forceinline__ void take_step(Memory& memory, const Work& work, Steps steps, unsigned step) {
-  if (step + 1 < steps.selecting) {
-    count_step(memory, work);
+  if (steps.kth || step + 1 < steps.selecting) {
+    count_step(memory, work, steps.kth, steps.kth && step + 1 == COUNTS);
   } else if (step < steps.selecting) {
     tally_step(memory, work);
   } else if (step == steps.selecting) {
@@ -249,15 +262,15 @@ __device__ __forceinline__ void take_step(Memory& memory, const Work& work, Step
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    KERNEL(const Element* __restrict__ x, void* entries, State* state, Bound* bounds, unsigned* counts, Tally* tallies,
-           unsigned* tables, unsigned* sums, Element* values, void* indices, long long row_stride, int rows, int cols,
-           int k, int smallest, int is_signed, int infinity, int sorted) {
+    KERNEL(const Element* __restrict__ x, void* entries, State* state, Bound* bounds, unsigned* counts, unsigned* nearest,
+           Tally* tallies, unsigned* tables, unsigned* sums, Element* values, void* indices, long long row_stride, int rows,
+           int cols, int k, int smallest, int is_signed, int infinity, int sorted, int kth) {
   __shared__ __align__(16) Memory memory;
 #if PROGRAMMATIC
   asm volatile("griddepcontrol.wait;" ::: "memory");
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
-  const Steps steps = {unsigned(k) < unsigned(cols) ? COUNTS + 1 : 0, sorted ? 2u * ELEMENT_BYTES : 0};
+  const Steps steps = {unsigned(k) < unsigned(cols) ? COUNTS + 1 : 0, sorted ? 2u * ELEMENT_BYTES : 0, kth != 0};
   const unsigned parts = state ? gridDim.x / rows : 1, slots = state ? rows : gridDim.x;
   const unsigned long long room = (unsigned long long)slots * k;
   unsigned step = state ? state->step : 0;
@@ -278,6 +291,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
                  : entries_at(entries, columns, room + mine, room + mine),
           state ? bounds + row : nullptr,
           state ? counts + (unsigned long long)row * BINS : nullptr,
+          state && kth ? nearest + (unsigned long long)row * BINS : nullptr,
           state ? tallies + (unsigned long long)row * parts * WARPS : nullptr,
           {state ? tables + (unsigned long long)row * parts * SORT_BINS : nullptr,
            state ? sums + 2ull * row * SORT_BINS : nullptr, 2ull * rows * SORT_BINS},

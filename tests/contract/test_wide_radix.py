@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +18,9 @@ from autotopk.problem import DTYPE_BYTES, Problem
 from autotopk.program import MAX_SCRATCH_BYTES, KernelProgram
 from autotopk.strategies import wide_radix
 from autotopk.strategies.wide_radix import MIN_K, WideRadixConfig
-from tests.contract.cases import LAYOUTS, ORDERS, Case
+from tests.contract.cases import LAYOUTS, ORDERS, Case, at
 from tests.contract.drawn import draw_values
-from tests.contract.emulated import answer
+from tests.contract.emulated import PREEMPTIONS, answer, problem_of
 from tests.emulator.sequences import Sequences
 
 pytestmark = pytest.mark.requires("g++")
@@ -183,3 +183,25 @@ def test_compiles_for_two_blocks_a_processor(arch: int) -> None:
         kernel = source.compile(arch)
         assert kernel.registers <= 64
         assert kernel.spill_bytes <= 64, source.symbol
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_the_kth_alone(kind: Kind, sequences: Sequences) -> None:
+    """Of equal elements the one of the lowest column."""
+    strategy = registry.get("wide_radix")
+    for seed, case in enumerate(cases(kind)):
+        x = case.input("cpu")
+        problem = replace(problem_of(case, x), answer="kth")
+        assert not strategy.reasons_unable(problem, H100)
+        program = strategy.program(kind.config, problem, H100)
+        assert isinstance(program, KernelProgram)
+        values, indices = torch.full((case.rows,), 7, dtype=x.dtype), torch.full((case.rows,), -7)
+        tensors = {"x": x, "values": values, "indices": indices}
+        sequences.run(program, problem, tensors, seed=seed, preempt=PREEMPTIONS[seed % len(PREEMPTIONS)])
+        expected = x.sort(dim=1, descending=case.largest, stable=True).values[:, case.k - 1]
+        assert torch.equal(values.nan_to_num(12345), expected.nan_to_num(12345)), case
+        same = (x == values[:, None]) | (x.isnan() & values.isnan()[:, None])
+        lowest = same.int().argmax(dim=1)
+        zeros = values == 0  # -0 and +0 have keys of their own
+        assert torch.equal(indices[~zeros], lowest[~zeros]), case
+        assert torch.equal(at(x, indices[:, None])[:, 0].nan_to_num(12345), expected.nan_to_num(12345)), case
