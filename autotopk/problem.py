@@ -43,6 +43,9 @@ WINDOWS: Literal["windows"] = "windows"
 KTH: Literal["kth"] = "kth"
 """The operation of `kth_value`, by name."""
 
+OPERATIONS: dict[str, Answer] = {WINDOWS: WINDOWS, KTH: KTH}
+"""What is tuned apart from top-k by its form of answer."""
+
 WEIGHTS: tuple[Answer, ...] = ("weights", "narrow_weights")
 """Of a top-k that routes."""
 
@@ -84,7 +87,7 @@ class Query:
     @property
     def operation(self) -> str:
         """What is measured apart beside plain top-k, which is empty: the rule of a router, windows, or kth."""
-        return self.answer if self.answer in (WINDOWS, KTH) else str(self.routing or "")
+        return self.answer if self.answer in OPERATIONS else str(self.routing or "")
 
     def __str__(self) -> str:
         order = ("largest" if self.largest else "smallest") + (", sorted" if self.sorted else ", any order")

@@ -6,7 +6,7 @@ from itertools import product
 
 from autotopk.errors import SelectionError
 from autotopk.key import TuningKey
-from autotopk.problem import DTYPE_BYTES, WINDOWS, Problem
+from autotopk.problem import DTYPE_BYTES, OPERATIONS, WINDOWS, Answer, Problem
 from autotopk.routing import Routing
 
 MOST = (1 << 63) - 1
@@ -25,8 +25,8 @@ class Workload:
     tags: frozenset[str] = field(default=frozenset(), compare=False)
     routing: Routing | None = None
     """The rule of a router; None for a plain top-k."""
-    windows: bool = False
-    """Of windows, as the selector has them; see `oracle.windows`."""
+    answer: Answer = "pairs"
+    """Of windows, as the selector has them (see `oracle.windows`), or of the k-th alone."""
 
     def __post_init__(self) -> None:
         self.problem("cpu")  # refuses what is no problem at all
@@ -34,16 +34,17 @@ class Workload:
     @classmethod
     def of(cls, key: TuningKey) -> "Workload":
         """The workload of a key. Raises ValueError where it is of no problem."""
-        windows = key.routing == WINDOWS
-        routing = Routing.parse(key.routing) if key.routing and not windows else None
-        return cls(key.rows, key.cols, key.k, key.dtype, key.sorted, routing=routing, windows=windows)
+        sizes = key.rows, key.cols, key.k, key.dtype, key.sorted
+        if key.routing in OPERATIONS:
+            return cls(*sizes, answer=OPERATIONS[key.routing])
+        return cls(*sizes, routing=Routing.parse(key.routing) if key.routing else None)
 
     def problem(self, device_type: str) -> Problem:
         """The problem on "cuda" or "cpu"."""
         plain = Problem.contiguous(
             self.rows, self.cols, self.k, self.dtype, device_type, sorted=self.sorted, routing=self.routing
         )
-        return replace(plain, answer="windows", stable=True) if self.windows else plain
+        return replace(plain, answer=self.answer, stable=self.answer == WINDOWS) if self.answer != "pairs" else plain
 
     @property
     def key(self) -> TuningKey:
@@ -187,9 +188,11 @@ def routers(
     return [Workload(*sizes, routing=routing) for sizes in product(rows, cols, ks, dtypes)]
 
 
-def selectors(rows: Iterable[int], cols: Iterable[int], ks: Iterable[int], dtypes: Iterable[str]) -> list[Workload]:
-    """Every combination whose k fits into its columns, of windows. Raises ValueError as `grid`."""
-    return [Workload(*sizes, windows=True) for sizes in product(rows, cols, ks, dtypes) if sizes[2] <= sizes[1]]
+def operations(
+    rows: Iterable[int], cols: Iterable[int], ks: Iterable[int], dtypes: Iterable[str], answer: Answer
+) -> list[Workload]:
+    """Every combination whose k fits into its columns, of windows or of the k-th. Raises ValueError as `grid`."""
+    return [Workload(*sizes, answer=answer) for sizes in product(rows, cols, ks, dtypes) if sizes[2] <= sizes[1]]
 
 
 def check_size(rows: int, cols: int, dtype: str) -> None:
@@ -213,7 +216,7 @@ def _named() -> list[Workload]:
             for count in rows
         ]
         + [
-            Workload(count, cols, k, dtype, tags=frozenset({"selector"}), windows=True)
+            Workload(count, cols, k, dtype, tags=frozenset({"selector"}), answer=WINDOWS)
             for rows, cols, ks, dtypes in _SELECTORS
             for dtype in dtypes.split()
             for count in rows

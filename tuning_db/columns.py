@@ -10,7 +10,7 @@ from autotopk.candidate import parse_knobs
 from autotopk.device import Device
 from autotopk.errors import inert
 from autotopk.key import TuningKey
-from autotopk.problem import DTYPE_BYTES, WINDOWS
+from autotopk.problem import DTYPE_BYTES, OPERATIONS
 from autotopk.routing import Routing
 from autotopk.workloads import Workload
 
@@ -73,7 +73,7 @@ def _is_config(value: object) -> bool:
 
 def _is_routing(value: object) -> bool:
     try:
-        return type(value) is str and (value in ("", WINDOWS) or str(Routing.parse(value)) == value)
+        return type(value) is str and (value in ("", *OPERATIONS) or str(Routing.parse(value)) == value)
     except ValueError:
         return False
 
@@ -82,7 +82,7 @@ TEXT = Check("TEXT", _is_text, f"a printable text of up to {LONGEST_TEXT} charac
 MOMENT = Check("TEXT", _is_moment, "a time as ISO 8601 writes it")
 NAME = Check("TEXT", lambda value: _is_text(value) and value.isidentifier(), "an identifier")
 DTYPE = one_of(DTYPE_BYTES)
-ROUTING = Check("TEXT", _is_routing, "a router's rule, as in sigmoid+bias:4of8, windows, or empty")
+ROUTING = Check("TEXT", _is_routing, "a router's rule, as in sigmoid+bias:4of8, windows, kth, or empty")
 CONFIG = Check("TEXT", _is_config, "a JSON object of printable texts, finite numbers, true and false")
 SIZE = Check("INTEGER", lambda value: type(value) is int and 0 < value < LARGEST, "a positive integer")
 COUNT = Check("INTEGER", lambda value: type(value) is int and 0 <= value < LARGEST, "zero or a positive integer")

@@ -75,7 +75,7 @@ Strategies = Annotated[
 ]
 Rule = Annotated[
     str | None,
-    typer.Option("--routing", metavar="RULE", help="Of a router, as sigmoid+bias:4of8:raw, or windows."),
+    typer.Option("--routing", metavar="RULE", help="Of a router, as sigmoid+bias:4of8:raw; windows; kth."),
 ]
 RunsOn = Annotated[
     str | None,
@@ -233,13 +233,13 @@ def explain(
     By which step of the order of choice, and why not something else.
     """
     from autotopk.cli import transfer
-    from autotopk.problem import WINDOWS, Answer, Problem
+    from autotopk.problem import OPERATIONS, Problem
     from autotopk.routing import Routing
 
     place = arguments.device_named(device, transfer.known_devices())
     try:
-        rule = None if routing in (None, WINDOWS) else Routing.parse(routing)
-        answer: Answer = "windows" if routing == WINDOWS else "pairs"
+        answer = OPERATIONS.get(routing or "", "pairs")
+        rule = None if routing is None or routing in OPERATIONS else Routing.parse(routing)
         largest, order = not smallest, not unsorted
         problem = Problem.contiguous(
             rows, cols, k, dtype, place.type, largest=largest, sorted=order, routing=rule, answer=answer

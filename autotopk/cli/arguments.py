@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from autotopk.cli.wording import shown
 from autotopk.device import Device, cpu_device, cuda_device, device_of
 from autotopk.errors import SelectionError as SelectionError
-from autotopk.problem import DTYPE_BYTES, WINDOWS
+from autotopk.problem import DTYPE_BYTES, OPERATIONS
 from autotopk.routing import Routing
 from autotopk.workloads import MOST
 from autotopk.workloads import check_size as check_size
@@ -76,7 +76,7 @@ def workloads(
 
     With the rule of a router the grid is of that. Raises SelectionError.
     """
-    from autotopk.workloads import TAGS, grid, routers, selectors, tagged
+    from autotopk.workloads import TAGS, grid, operations, routers, tagged
 
     of_tags, names = words("--tag", tags, TAGS), words("--dtype", dtypes, DTYPE_BYTES)
     lists = {"--rows": numbers("--rows", rows), "--cols": numbers("--cols", cols), "-k": numbers("-k", ks)}
@@ -88,8 +88,8 @@ def workloads(
             raise SelectionError(f"--rows, --cols and -k go together; {missing[0]} is missing")
         sizes = lists["--rows"], lists["--cols"], lists["-k"], names or ["float32"]
         try:
-            if rule == WINDOWS:
-                of_grid = selectors(*sizes)
+            if rule in OPERATIONS:
+                of_grid = operations(*sizes, OPERATIONS[rule])
             else:
                 of_grid = grid(*sizes) if rule is None else routers(*sizes, routing=Routing.parse(rule))
         except ValueError as error:

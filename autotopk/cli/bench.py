@@ -17,6 +17,7 @@ import autotopk
 from autotopk.device import device_of
 from autotopk.errors import MeasurementError
 from autotopk.oracle import inputs
+from autotopk.problem import KTH
 from autotopk.runtime.trial import SCALE, Trial
 from autotopk.tuning import timing
 from autotopk.tuning.environment import environment_of
@@ -155,6 +156,9 @@ def call_of(trial: Trial) -> timing.Run:
     problem, rule = trial.problem, trial.problem.routing
     if (ends := trial.ends) is not None:
         return lambda x: autotopk.topk_indices(x, problem.k, ends=ends[: len(x)], return_values=True)[::-1]
+    if problem.operation == KTH:
+        kth = partial(autotopk.kth_value, k=problem.k, largest=problem.largest)
+        return lambda x: tuple(one.unsqueeze(1) for one in kth(x))
     if rule is None:
         return partial(autotopk.topk, k=problem.k, sorted=problem.sorted)
     return partial(

@@ -63,6 +63,7 @@ operators.register(_indices, "Tensor")
 _topk, _topk_indices = pairs.__call__, _indices.__call__
 _stable_topk, _stable_topk_indices = _stable_pairs.__call__, _stable_indices.__call__
 _deterministic = torch.are_deterministic_algorithms_enabled
+_kth = thresholds.KthKernels("kth_value")
 _select = Selector(_indices.regardless, _stable_topk_indices, WindowKernels("topk_windows")).__call__
 _router = Router("topk_softmax", pairs)
 routers.register(_router)
@@ -177,7 +178,7 @@ def kth_value(x: Tensor, k: int, dim: int = -1, largest: bool = False) -> Any:
         TypeError: largest is not a bool.
         Whatever torch.kthvalue raises for the same arguments.
     """
-    return thresholds.kth_value(_topk, x, k, dim, largest)
+    return thresholds.kth_value(_topk, _kth, x, k, dim, largest)
 
 
 def topk_mask(

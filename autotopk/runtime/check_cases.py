@@ -21,7 +21,17 @@ from autotopk.device import Device, cuda_device
 from autotopk.errors import AutotopkError, WrongAnswerError
 from autotopk.oracle.inputs import make, names_for
 from autotopk.oracle.reference import problems_with
-from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, WEIGHTS, WINDOWS, MemoryLayout, Problem, vector_width
+from autotopk.problem import (
+    ANSWERS,
+    DTYPE_BYTES,
+    KTH,
+    VECTOR_BYTES,
+    WEIGHTS,
+    WINDOWS,
+    MemoryLayout,
+    Problem,
+    vector_width,
+)
 from autotopk.program import KernelProgram
 from autotopk.routing import LOGITS, SCORINGS, Routing
 from autotopk.runtime.launch import bind
@@ -74,7 +84,7 @@ class Case:
         if one.operation == WINDOWS:
             others = (replace(one, largest=largest) for largest in (True, False))
         elif one.routing is None:
-            orders = product((True, False), (True, False), ANSWERS)
+            orders = product((True, False), (True, False), (*ANSWERS, KTH))
             others = (replace(one, largest=largest, sorted=order, answer=answer) for largest, order, answer in orders)
         else:
             rules = [

@@ -11,7 +11,7 @@ from torch import Tensor
 from autotopk.device import Device
 from autotopk.errors import BuildError, LaunchError, NotCompiledError, WrongAnswerError
 from autotopk.kernel import Kernel, KernelSource, Parameter, scalars
-from autotopk.problem import Problem
+from autotopk.problem import KTH, Problem
 from autotopk.program import MAX_SCRATCH_BYTES, HostProgram, KernelProgram, Program
 from autotopk.runtime import driver, scratch
 from autotopk.runtime.told import TOLD, Task, address, told
@@ -74,7 +74,7 @@ def bind(
         problem: the layout that every later input has, and what is written.
         device: where it will run.
         index: which CUDA device; the current one by default.
-        size: of the outputs, (rows, k) by default.
+        size: of the outputs, (rows, k) by default, of the k-th (rows, 1).
         build: compile the kernels that are not there.
 
     Returns:
@@ -89,7 +89,7 @@ def bind(
         BuildError: a kernel cannot be compiled or loaded. NotCompiledError: it is not there, and `build` is off.
     """
     if size is None:
-        size = (problem.rows, problem.k)
+        size = (problem.rows, 1 if problem.answer == KTH else problem.k)
     if isinstance(program, HostProgram):
         return _bind_host(program, problem, size)
     if index is None:
@@ -185,7 +185,7 @@ def _bind_kernels(problem: Problem, size: tuple[int, ...], index: int, launch: L
             _retry(code, symbol, problem, index, launch, (x.data_ptr(), 0, indices.data_ptr()))
         return indices
 
-    alone = problem.answer != "pairs"
+    alone = problem.answer == "indices"
     twin: Run = indices_alone if alone else pairs
     if native is None:
         return twin

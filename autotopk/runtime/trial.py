@@ -12,11 +12,12 @@ from autotopk.oracle.inputs import make_bias
 from autotopk.oracle.reference import problems_with
 from autotopk.oracle.routing import problems_with_routes
 from autotopk.oracle.windows import draw, problems_with_windows
-from autotopk.problem import WINDOWS, Problem
+from autotopk.problem import KTH, WINDOWS, Problem
 from autotopk.runtime.asked import Asked, Checked
 from autotopk.runtime.selection import by_torch
 from autotopk.runtime.told import task_of
 from autotopk.runtime.views import Run
+from autotopk.strategies.torch_fallback import kth_by_torch
 from autotopk.strategies.torch_fallback.routed import route
 from autotopk.torch_topk import torch_topk
 
@@ -55,6 +56,8 @@ class Trial:
         one = self.problem
         if self.ends is not None:
             return partial(self._windows, partial(by_torch, largest=one.largest))
+        if one.operation == KTH:
+            return partial(kth_by_torch, k=one.k, largest=one.largest)
         if one.routing is None:
             return partial(torch_topk, k=one.k, dim=-1, largest=one.largest, sorted=one.sorted)
         return partial(route, bias=self.bias, scale=SCALE, k=one.k, routing=one.routing)
@@ -64,6 +67,8 @@ class Trial:
         one = self.problem
         if self.ends is not None:
             return problems_with_windows(x, self.ends[: len(x)], answer, one.k, one.largest)
+        if one.operation == KTH:
+            return problems_with_kth(x, answer, kth_by_torch(x, one.k, one.largest)[0])
         if one.routing is None:
             return problems_with(x, *answer, one.k, largest=one.largest, sorted=one.sorted)
         return problems_with_routes(x, self.bias, *answer, one.k, one.routing, SCALE)
@@ -76,3 +81,14 @@ class Trial:
         run(x, task)
         assert task.values is not None
         return task.values, task.indices
+
+
+def problems_with_kth(x: Tensor, answer: tuple[Tensor, Tensor], expected: Tensor) -> list[str]:
+    """What is wrong with (values, indices) of the k-th of every row; all are (rows, 1)."""
+    values, indices = answer
+    if bool(((indices < 0) | (indices >= x.shape[1])).any()):
+        return ["indices are beyond the rows"]
+    found = x.gather(1, indices)
+    both = {"values": values, "elements at indices": found}
+    wrong = {name: (one != expected) & ~(one.isnan() & expected.isnan()) for name, one in both.items()}
+    return [f"{name} are not the k-th" for name, some in wrong.items() if bool(some.any())]

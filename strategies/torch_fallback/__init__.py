@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from autotopk.candidate import Knob
 from autotopk.device import Device
-from autotopk.problem import DTYPE_BYTES, WEIGHTS, WINDOWS, Problem
+from autotopk.problem import DTYPE_BYTES, KTH, WEIGHTS, WINDOWS, Problem
 from autotopk.program import HostProgram
 from autotopk.strategies.torch_fallback.chunked import chunked_topk, sort_topk, torch_topk
 from autotopk.strategies.torch_fallback.routed import route
@@ -38,13 +39,21 @@ class TorchConfig:
             raise ValueError(f"chunk={self.chunk} does not fit method {self.method!r}")
 
 
+def kth_by_torch(x: Tensor, k: int, largest: bool) -> tuple[Tensor, Tensor]:
+    """The k-th of every row of (rows, cols), (rows, 1) both."""
+    found = torch.kthvalue(x, x.shape[1] - k + 1 if largest else k, dim=1, keepdim=True)
+    return found.values, found.indices
+
+
 class TorchFallback(Strategy):
     """Serves everything that torch.topk serves."""
 
     name = "torch_fallback"
     config_type = TorchConfig
     preference: ClassVar[int] = -1000
-    features = Features(answers=frozenset({"pairs", WINDOWS, *WEIGHTS}), stable=frozenset(DTYPE_BYTES), embeddable=True)
+    features = Features(
+        answers=frozenset({"pairs", WINDOWS, KTH, *WEIGHTS}), stable=frozenset(DTYPE_BYTES), embeddable=True
+    )
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Never unsupported."""
@@ -55,7 +64,7 @@ class TorchFallback(Strategy):
 
         torch.sort on CUDA puts NaNs whose sign bit is set below everything in some of its kernels, torch.topk above.
         """
-        if problem.routing is not None or problem.stable:
+        if problem.operation or problem.stable:
             return [TorchConfig("topk")]
         chunked = [TorchConfig("chunked", chunk) for chunk in CHUNKS if 2 * problem.k <= chunk <= problem.cols // 2]
         sorts = device.type == "cpu" or "float" not in problem.dtype
@@ -70,7 +79,7 @@ class TorchFallback(Strategy):
 
     def valid(self, config: TorchConfig, problem: Problem, device: Device) -> bool:
         """Chunks that discard something, and the operators of the shortlist."""
-        if problem.routing is None and not problem.stable and config.method == "chunked":
+        if not problem.operation and not problem.stable and config.method == "chunked":
             return 2 * problem.k <= config.chunk <= problem.cols // 2
         return config in self.shortlist(problem, device)
 
@@ -84,6 +93,8 @@ class TorchFallback(Strategy):
             from autotopk.runtime.selection import by_torch  # which stands on this package
 
             return HostProgram(partial(by_torch, largest=problem.largest), is_torch_topk=True)
+        if problem.operation == KTH:
+            return HostProgram(partial(kth_by_torch, k=problem.k, largest=problem.largest), is_torch_topk=True)
         if problem.routing is not None:
             return HostProgram(partial(route, k=problem.k, routing=problem.routing), is_torch_topk=True)
         runs: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {

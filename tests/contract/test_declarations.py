@@ -19,7 +19,7 @@ from autotopk.compilers import nvcc
 from autotopk.device import H100, Device, cpu_device
 from autotopk.errors import AutotopkWarning, UnsupportedProblemError
 from autotopk.files import write_atomically
-from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, WEIGHTS, WINDOWS, MemoryLayout, Problem
+from autotopk.problem import ANSWERS, DTYPE_BYTES, OPERATIONS, VECTOR_BYTES, WEIGHTS, WINDOWS, MemoryLayout, Problem
 from autotopk.program import MAX_SCRATCH_BYTES, HostProgram, KernelProgram
 from autotopk.routing import LOGITS, Routing
 from autotopk.runtime import dispatch
@@ -134,7 +134,7 @@ def test_features_that_are_declared_are_served(strategy: Strategy) -> None:
     layouts = (MemoryLayout(64, vector=4, aligned=True), MemoryLayout(64 * 4, col_stride=4, inner=4))
     rules = [None, Routing(), Routing("sigmoid", True)]
     for device, dtype, answer, layout, cols, rule in product(
-        DEVICES, DTYPE_BYTES, (*ANSWERS, WINDOWS, *WEIGHTS), layouts, (64, 1 << 17), rules
+        DEVICES, DTYPE_BYTES, (*ANSWERS, *OPERATIONS.values(), *WEIGHTS), layouts, (64, 1 << 17), rules
     ):
         if (rule is None) == (answer in WEIGHTS) or (rule is not None and dtype not in LOGITS):
             continue

@@ -22,16 +22,31 @@ class OnGpu(Tensor):
     is_cuda = True
 
 
-def of_a_gpu(x: Tensor, k: int, dim: int, largest: bool) -> Any:
+def by_sorting(x: Tensor, k: int, dim: int, largest: bool) -> tuple[Tensor, Tensor]:
+    """What a kernel finds that looks for large k alone, from the nearer end."""
+    assert thresholds.FEW < k <= x.shape[dim] - k + 1
+    found = x.detach().as_subclass(Tensor).sort(dim=dim, descending=largest)
+    return found.values.narrow(dim, k - 1, 1), found.indices.narrow(dim, k - 1, 1)
+
+
+def of_a_gpu(x: Tensor, k: int, dim: int, largest: bool, kth: Any = by_sorting) -> Any:
     """The way of a GPU, with torch.topk."""
 
     def topk(x: Tensor, *asked: Any) -> Any:
         return torch.topk(x.as_subclass(Tensor), *asked)
 
-    return thresholds.kth_value(topk, x.as_subclass(OnGpu), k, dim, largest)
+    return thresholds.kth_value(topk, kth, x.as_subclass(OnGpu), k, dim, largest)
 
 
-@pytest.mark.parametrize("kth_value", [lambda *asked: autotopk.kth_value(*asked), of_a_gpu], ids=["CPU", "GPU"])
+def without_kernels(x: Tensor, k: int, dim: int, largest: bool) -> Any:
+    """The same where no kernel answers."""
+    found = of_a_gpu(x, k, dim, largest, lambda *_: None)
+    return torch.return_types.kthvalue(one.as_subclass(Tensor) for one in found)
+
+
+@pytest.mark.parametrize(
+    "kth_value", [lambda *asked: autotopk.kth_value(*asked), of_a_gpu, without_kernels], ids=["CPU", "GPU", "none"]
+)
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("dtype", DTYPE_BYTES)
 def test_kth_value(dtype: str, largest: bool, kth_value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +64,15 @@ def test_kth_value(dtype: str, largest: bool, kth_value: Any, monkeypatch: pytes
             torch.testing.assert_close(found.values, expected, rtol=0, atol=0, equal_nan=True)
             named = x.gather(dim, found.indices.unsqueeze(dim)).squeeze(dim)
             torch.testing.assert_close(named, expected, rtol=0, atol=0, equal_nan=True)
+
+
+def test_derivatives_of_what_a_kernel_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "FEW", 2)
+    x = torch.randn(2, 30, requires_grad=True)
+    found = of_a_gpu(x, 9, 1, True)
+    found.values.sum().backward()
+    assert x.grad is not None
+    assert torch.equal(x.grad.as_subclass(Tensor).nonzero()[:, 1], found.indices)
 
 
 X = torch.randn(4, 9)

@@ -12,7 +12,7 @@ from autotopk.cli import arguments
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import H100, cpu_device
 from autotopk.oracle.windows import draw, problems_with_windows
-from autotopk.problem import Problem
+from autotopk.problem import WINDOWS, Problem
 from autotopk.runtime import launch
 from autotopk.runtime.trial import Trial
 from autotopk.strategies.load_maxima import strategy as load_maxima
@@ -20,7 +20,7 @@ from autotopk.tuning.tuner import tune
 from autotopk.tuning_db.store import Store
 from autotopk.workloads import Workload, tagged
 
-WORKLOAD = Workload(4, 64, 5, windows=True)
+WORKLOAD = Workload(4, 64, 5, answer=WINDOWS)
 
 
 def test_keys_tell_windows_apart() -> None:
@@ -55,7 +55,7 @@ def test_tuned_and_explained(tmp_path: Path) -> None:
 
 
 def test_answers_are_checked() -> None:
-    problem = Workload(6, 50, 9, windows=True).problem("cpu")
+    problem = Workload(6, 50, 9, answer=WINDOWS).problem("cpu")
     trial, x = Trial.of(problem, "cpu"), torch.randn(6, 50)
     values, indices = trial.torchs(x)
     assert not trial.problems_with(x, (values, indices))
@@ -67,7 +67,7 @@ def test_answers_are_checked() -> None:
 
     assert wrong(values, indices.roll(1, 0))
     assert wrong(values + 1, indices)
-    short = Workload(300, 10, 9, windows=True).problem("cpu")
+    short = Workload(300, 10, 9, answer=WINDOWS).problem("cpu")
     trial, x = Trial.of(short, "cpu"), torch.randn(300, 10)
     values, indices = trial.torchs(x)
     assert not trial.problems_with(x, (values, indices))
@@ -90,4 +90,4 @@ def test_kernels_are_told_all_that_they_ask_for() -> None:
 def test_the_command_line_names_windows() -> None:
     sizes: tuple[list[str], list[str], list[str], list[str], list[str]] = ([], ["4"], ["64"], ["5"], [])
     assert arguments.workloads(*sizes, "windows") == [WORKLOAD]
-    assert all(one.windows for one in tagged("selector"))
+    assert all(one.answer == WINDOWS for one in tagged("selector"))
