@@ -41,12 +41,13 @@ def of_a_gpu(x: Tensor, k: int, dim: int, largest: bool, kth: Any = by_sorting) 
 def without_kernels(x: Tensor, k: int, dim: int, largest: bool) -> Any:
     """The same where no kernel answers."""
     found = of_a_gpu(x, k, dim, largest, lambda *_: None)
-    return torch.return_types.kthvalue(one.as_subclass(Tensor) for one in found)
+    return torch.return_types.kthvalue((found.values.as_subclass(Tensor), found.indices.as_subclass(Tensor)))
 
 
-@pytest.mark.parametrize(
-    "kth_value", [lambda *asked: autotopk.kth_value(*asked), of_a_gpu, without_kernels], ids=["CPU", "GPU", "none"]
-)
+WAYS = {"CPU": lambda *asked: autotopk.kth_value(*asked), "GPU": of_a_gpu, "none": without_kernels}
+
+
+@pytest.mark.parametrize("kth_value", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("dtype", DTYPE_BYTES)
 def test_kth_value(dtype: str, largest: bool, kth_value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
