@@ -8,6 +8,7 @@ from autotopk.errors import AutotopkError, AutotopkWarning
 from autotopk.problem import Problem
 
 if TYPE_CHECKING:
+    from autotopk.runtime.agreement import sync_winners
     from autotopk.runtime.api import kth_value, reload, topk, topk_indices, topk_mask, topk_softmax
     from autotopk.runtime.explain import Explanation, explain, explain_problem
     from autotopk.runtime.patching import Patch, patch
@@ -28,6 +29,7 @@ __all__ = [
     "kth_value",
     "patch",
     "reload",
+    "sync_winners",
     "topk",
     "topk_indices",
     "topk_mask",
@@ -45,6 +47,7 @@ _HOMES = {
     "kth_value": "autotopk.runtime.api",
     "patch": "autotopk.runtime.patching",
     "reload": "autotopk.runtime.api",
+    "sync_winners": "autotopk.runtime.agreement",
     "topk": "autotopk.runtime.api",
     "topk_indices": "autotopk.runtime.api",
     "topk_mask": "autotopk.runtime.api",

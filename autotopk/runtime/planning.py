@@ -68,7 +68,8 @@ class Planner:
         if captured_on is None:
             self._plans.remember(key, plan)
             try:
-                readiness.want(partial(self._plans.pop, key, None))
+                if self._runtime.swaps:
+                    readiness.want(partial(self._plans.pop, key, None))
             except Exception as error:  # a source may be anyone's code
                 warn(f"nothing faster can be compiled for {tuple(input.shape)}: {error!r}")
         return plan

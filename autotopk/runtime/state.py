@@ -1,7 +1,7 @@
 """What a process knows between calls, in one object."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from autotopk import kernel, packs
@@ -12,7 +12,7 @@ from autotopk.runtime import winners
 from autotopk.runtime.builds import Builds
 from autotopk.runtime.misses import Misses
 from autotopk.runtime.plan_cache import PlanCache
-from autotopk.runtime.winners import Winners
+from autotopk.runtime.winners import Layers, Winners
 from autotopk.strategy import Strategy
 
 
@@ -33,6 +33,8 @@ class Runtime:
         self._unbuildable: dict[str, str] = {}
         self._plans: dict[str, PlanCache[Any]] = {}
         self._winners: dict[str, Winners] | None = None
+        self._layers: Layers | None = None
+        self._others: Callable[[], object] | None = None
         self._reading = threading.Lock()
 
     def plans(self, operation: str) -> PlanCache[Any]:
@@ -52,8 +54,25 @@ class Runtime:
         """The winners of all devices, by fingerprint."""
         with self._reading:
             if self._winners is None:
-                self._winners = winners.read_layers()
+                self._winners = winners.read_layers(winners.layers() if self._layers is None else self._layers)
             return self._winners
+
+    @property
+    def swaps(self) -> bool:
+        """Whether a kernel that is compiled in the background takes over where something else answered."""
+        return self._others is None
+
+    def agree(self, layers: Layers, others: Callable[[], object]) -> None:
+        """Have these winners from now on, and no swaps until `meet`, which calls `others` to wait for other ranks."""
+        self.reload()
+        self._layers, self._others = layers, others
+
+    def meet(self) -> None:
+        """Wait for all ranks that agreed, once each of them has its kernels; then choose anew."""
+        others, self._others = self._others, None
+        if others is not None:
+            others()
+            self.forget_plans()
 
     def block(self, candidate: Candidate, device: Device, error: Exception) -> None:
         """Leave a candidate that failed out for the rest of the process, with a warning."""
@@ -84,7 +103,7 @@ class Runtime:
     def reload(self) -> None:
         """Forget everything; what is on disk is read again on next use."""
         with self._reading:
-            self._winners = None
+            self._winners = self._layers = self._others = None
             self.cpu_is_torchs = False
             kernel.deploy(None)
         packs.reload()

@@ -100,7 +100,8 @@ def warmup(
 ) -> WarmupReport:
     """Compile and load what `topk` runs for problems, so that their first calls find it.
 
-    On a GPU that shipped kernels have not been checked on, they are first, which takes about a minute, once.
+    On a GPU that shipped kernels have not been checked on, they are first, which takes about a minute, once. After
+    `sync_winners` all ranks call it, and it waits for them.
 
     Args:
         what: a shape (rows, cols, k) or (rows, cols, k, dtype), a `Problem`, a `Workload`, the name of a tag, a bundle
@@ -131,6 +132,7 @@ def warmup(
                 progress(rows[-1], len(rows), len(turns))
     if any(row.origin == "built" for row in rows):
         default.forget_plans()  # made with less
+    default.meet()
     return WarmupReport(model, tuple(rows), time.monotonic() - begun)
 
 

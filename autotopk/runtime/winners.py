@@ -90,8 +90,12 @@ NAMES = {"AUTOTOPK_DB": "AUTOTOPK_DB", "user cache": "the user's winners", "ship
 """Of the layers, in a sentence."""
 
 
-def layers() -> tuple[tuple[str, Path | None], ...]:
-    """The winners files of run time, the first to be asked first; None is one that is not set."""
+Layers = tuple[tuple[str, Path | None], ...]
+"""(label, winners file), the first to be asked first; None is one that is not set."""
+
+
+def layers() -> Layers:
+    """The winners files of run time, unless ranks agreed on others."""
     return (
         ("AUTOTOPK_DB", settings.deployed_winners_path()),
         ("user cache", settings.user_winners_path()),
@@ -99,11 +103,11 @@ def layers() -> tuple[tuple[str, Path | None], ...]:
     )
 
 
-def read_layers() -> dict[str, Winners]:
+def read_layers(files: Layers) -> dict[str, Winners]:
     """By device fingerprint, merged key by key; what cannot be read costs a warning for each file."""
     merged: dict[str, Winners] = {}
     kernel.deploy(None)
-    for label, path in layers():
+    for label, path in files:
         if path is None or (label != "AUTOTOPK_DB" and not os.path.exists(path)):
             continue
         try:
