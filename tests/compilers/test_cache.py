@@ -109,7 +109,7 @@ ODD_FIELDS: dict[str, Sequence[Any]] = {
         [{"name": "x y", "kind": "pointer"}],
         [{"name": 5, "kind": "pointer"}],
         [{"name": "x", "kind": "pointer", "more": 1}],
-        [{"name": "x", "kind": "pointer"}] * 25,
+        [{"name": "x", "kind": "pointer"}] * 41,
     ),
     "cubin": ("abc",),
     "unknown": (1,),
@@ -136,7 +136,7 @@ def test_a_right_digest_makes_no_missing_field_good(field: str) -> None:
         ("threads", 2048, "threads 2048 of a kernel is no integer from 1 to 1024"),
         ("shared_bytes", 1 << 20, "shared_bytes 1048576 of a kernel is no integer from 0 to 232448"),
         ("cooperative", 1, "cooperative 1 of a kernel is no boolean"),
-        ("parameters", (Parameter("x", "pointer"),) * 25, "at most 24 parameters"),
+        ("parameters", (Parameter("x", "pointer"),) * 41, "at most 40 parameters"),
         ("symbol", "", "'' is no name of a kernel or a parameter"),
     ],
 )
