@@ -48,12 +48,12 @@ test-gpu: $(READY)  ## what needs a GPU, one process
 test-aot: $(READY)  ## models with top-k in C++ on a GPU: answers, and times beside torch.topk's
 	$(PYTHON) -m scripts.aot $(ARGS)
 
-docs: venv  ## the pages as a site, in build/site; what is wrong with a link is an error
-	.venv/bin/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml --site-dir $(CURDIR)/build/site
+docs: $(READY)  ## the pages as a site, in build/site; what is wrong with a link is an error
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml --site-dir $(CURDIR)/build/site
 
-dist: venv  ## what an index takes, in dist: the sources and a manylinux wheel, checked
+dist: $(READY)  ## what an index takes, in dist: the sources and a manylinux wheel, checked
 	rm -rf dist build/wheel
-	.venv/bin/python -m build --outdir build/wheel .
+	$(PYTHON) -m build --outdir build/wheel .
 	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/auditwheel repair --wheel-dir dist build/wheel/*.whl
 	mv build/wheel/*.tar.gz dist
 	.venv/bin/abi3audit --strict dist/*.whl
