@@ -40,7 +40,7 @@ def train(sparse: Callable[[Tensor, Select], Tensor], topk: Select, steps: int =
     for _ in range(steps):
         optimizer.zero_grad()
         loss = mse_loss(sparse(x @ encoder, topk) @ decoder, x)
-        loss.backward()  # type: ignore[no-untyped-call] # the gradient goes to the latents that were kept
+        loss.backward()  # the gradient goes to the latents that were kept
         optimizer.step()
         losses.append(float(loss.detach()))
     return losses

@@ -30,4 +30,4 @@ def elapsed_us(run: Callable[[], object]) -> float:
     run()
     end.record()
     end.synchronize()
-    return 1e3 * begin.elapsed_time(end)
+    return 1e3 * float(begin.elapsed_time(end))

@@ -1,4 +1,4 @@
-"""Text by transformers' `generate`, whose sampler calls torch.topk: under `patch()` it is ours, and the text is the same."""
+"""Text by transformers' `generate`, whose sampler calls torch.topk: ours under `patch()`, with the same text."""
 
 import torch
 from beside import DEVICE, REAL, compare

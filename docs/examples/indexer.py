@@ -11,9 +11,7 @@ REQUESTS, CONTEXT, KEPT, PAGE = (64, 131_072, 2048, 64) if REAL else (4, 96, 12,
 
 def attended(scores: Tensor, lengths: Tensor, table: Tensor) -> Tensor:
     """Slots of the best positions, (requests, k) int32, then -1; one call, which waits for nothing on the device."""
-    slots: Tensor = autotopk.topk_indices(
-        scores, KEPT, sorted=False, lengths=lengths, page_table=table, page_size=PAGE
-    )
+    slots: Tensor = autotopk.topk_indices(scores, KEPT, sorted=False, lengths=lengths, page_table=table, page_size=PAGE)
     return slots
 
 
