@@ -1,4 +1,4 @@
-"""Commands that pages show, run where a machine without a GPU can in seconds; the rest is held against what there is."""
+"""Commands that pages show: run where a machine without a GPU can in seconds, else held against what there is."""
 
 import os
 import re
