@@ -79,7 +79,7 @@ def command(arguments: list[str], variables: dict[str, str]) -> None:
         if not arguments[0].startswith("--"):
             subcommand(arguments[0]).make_context(arguments[0], arguments[1:]).close()
     else:
-        told = CliRunner().invoke(app, [*arguments, *(["--budget", "10"] * (arguments[0] == "tune"))], env=variables)
+        told = CliRunner().invoke(app, [*arguments, *(["--budget", "4"] * (arguments[0] == "tune"))], env=variables)
         allowed = {0, 1} if "--device" in arguments or arguments[0] == "doctor" else {0}  # 1: here is no GPU
         assert told.exit_code in allowed, f"{arguments}: {told.output}{told.exception!r}"
 

@@ -15,9 +15,7 @@ import pytest
 import yaml
 from sybil import Document, Example
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
-from typer.testing import CliRunner
 
-from autotopk.cli.app import app
 from tests.cli.conftest import SMALL, process
 from tests.docs.console import lines, run_block
 from tests.packaging.processes import ROOT, run_python
@@ -49,27 +47,26 @@ for topk in autotopk.topk, torch.topk:
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache folder after a small `autotopk tune`, which stands for the pages' long ones."""
-    cache = tmp_path_factory.mktemp("tuned")
-    told = process("tune", *SMALL, "--budget", "30", "--device", "cpu", cache=cache)
-    assert told.returncode == 0, told.stderr
-    return cache
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two folders of somebody who has tuned: `cache`, and `reader` with a server, bundles, a database and misses."""
+    home = tmp_path_factory.mktemp("prepared")
+    cache, folder = home / "cache", home / "reader"
+    folder.mkdir()
+    (folder / "serve.py").write_text(SERVE)
+    for command in (["tune", *SMALL, "--budget", "30", "--device", "cpu"], ["export", str(folder / "winners.bundle")]):
+        told = process(*command, cache=cache)  # a small run, which stands for the pages' long ones
+        assert told.returncode == 0, told.stderr
+    shutil.copy(folder / "winners.bundle", folder / "old.bundle")
+    shutil.copy(next(cache.glob("*tuning*.sqlite")), folder / "sweep.sqlite")
+    run_python("serve.py", cwd=folder, path=(ROOT,), AUTOTOPK_MISSES="misses.jsonl", AUTOTOPK_CACHE_DIR=str(cache))
+    return home
 
 
 @pytest.fixture
-def reader(tuned: Path, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of somebody who has tuned and reads on: with a server, a bundle, a database and misses."""
-    shutil.copytree(tuned, cache_dir)
-    folder = tmp_path / "reader"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    (folder / "serve.py").write_text(SERVE)
-    shutil.copy(next(cache_dir.glob("*tuning*.sqlite")), folder / "sweep.sqlite")
-    for name in ("winners.bundle", "old.bundle"):
-        assert CliRunner().invoke(app, ["export", name]).exit_code == 0
-    run_python("serve.py", cwd=folder, path=(ROOT,), AUTOTOPK_MISSES="misses.jsonl")
-    return folder
+def reader(prepared: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a page's commands run."""
+    shutil.copytree(prepared / "cache", cache_dir)
+    monkeypatch.chdir(shutil.copytree(prepared / "reader", cache_dir.parent / "reader"))
 
 
 def document(page: Path) -> Document:
@@ -98,7 +95,9 @@ def check(example: Example) -> None:
 
 @pytest.mark.filterwarnings("ignore::autotopk.AutotopkWarning")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_page_is_as_it_says(page: Path, reader: Path) -> None:
+def test_page_is_as_it_says(page: Path, request: pytest.FixtureRequest) -> None:
+    if "```console" in page.read_text():
+        request.getfixturevalue("reader")
     for example in document(page):
         if "arguments" in example.region.lexemes:
             check(example)
@@ -136,6 +135,24 @@ def test_navigation_has_every_page() -> None:
     listed = json.dumps(yaml.safe_load((ROOT / "docs/site/mkdocs.yml").read_text())["nav"])
     pages = [page.relative_to(ROOT / "docs") for page in PAGES[1:]]
     assert [str(page) for page in pages if page.parent == Path() and f'"{page}"' not in listed] == []
+
+
+def test_site_is_made_without_a_warning(tmp_path: Path) -> None:
+    """A link to a page or a heading that is not there is one."""
+    pytest.importorskip("mkdocs", reason="needs mkdocs-material: the extra `docs`")
+    made = (
+        "build",
+        "--quiet",
+        "--strict",
+        "--config-file",
+        ROOT / "docs/site/mkdocs.yml",
+        "--site-dir",
+        tmp_path / "site",
+    )
+    run_python("-m", "mkdocs", *made, cwd=ROOT, NO_MKDOCS_2_WARNING="1")
+    changes = (tmp_path / "site" / "changes" / "index.html").read_text()
+    assert "Unreleased" in changes
+    assert 'href="../routing/"' in changes
 
 
 def test_citation_has_this_version() -> None:
