@@ -18,7 +18,7 @@ ARGS ?=
 FILE ?= winners.bundle
 OUT ?= autotopk/packs
 
-.PHONY: tune bench export kernels test test-slow test-gpu test-aot lint format venv clean
+.PHONY: tune bench export kernels test test-slow test-gpu test-aot docs dist lint format venv clean
 
 tune: $(READY)  ## measure on this machine and keep the winners
 	$(PYTHON) -m autotopk tune $(ARGS)
@@ -47,6 +47,17 @@ test-gpu: $(READY)  ## what needs a GPU, one process
 
 test-aot: $(READY)  ## models with top-k in C++ on a GPU: answers, and times beside torch.topk's
 	$(PYTHON) -m scripts.aot $(ARGS)
+
+docs: $(READY)  ## the pages as a site, in build/site; what is wrong with a link is an error
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml --site-dir $(CURDIR)/build/site
+
+dist: $(READY)  ## what an index takes, in dist: the sources and a manylinux wheel, checked
+	rm -rf dist build/wheel
+	$(PYTHON) -m build --outdir build/wheel .
+	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/auditwheel repair --wheel-dir dist build/wheel/*.whl
+	mv build/wheel/*.tar.gz dist
+	.venv/bin/abi3audit --strict dist/*.whl
+	.venv/bin/twine check --strict dist/*
 
 lint: venv  ## format, style, types, direction of imports
 	.venv/bin/ruff format --check . && .venv/bin/ruff check .

@@ -58,12 +58,14 @@ _HOMES = {
 """Modules that import torch, which the command line's help does without."""
 
 
-def __getattr__(name: str) -> Any:
-    """What imports torch, on first use; from then on it is an ordinary attribute."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return value
+if not TYPE_CHECKING:  # type checkers would take any name for an attribute
+
+    def __getattr__(name: str) -> Any:
+        """What imports torch, on first use; from then on it is an ordinary attribute."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return value
 
 
 def __dir__() -> list[str]:

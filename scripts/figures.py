@@ -1,6 +1,6 @@
 """Write what `autotopk bench --json FILE` measured into a page: `python scripts/figures.py FILE [PAGE]`.
 
-The page, README.md by default, holds the two comments that the table goes between.
+The page, docs/figures/h200-seeds.md by default, holds the two comments that the table goes between.
 """
 
 import json
@@ -12,7 +12,7 @@ from math import exp, fsum, log
 from pathlib import Path
 from typing import Any
 
-README = Path(__file__).parents[1] / "README.md"
+PAGE = Path(__file__).parents[1] / "docs/figures/h200-seeds.md"
 BLOCK = re.compile(r"(?<=<!-- figures -->\n).*?(?=<!-- end of figures -->)", re.DOTALL)
 HEADER = """\
 | shape, k | torch.topk | sorted | any order | strategy (sorted) | host: torch.topk | host: autotopk |
@@ -69,7 +69,7 @@ def summary(rows: list[Row], order: bool) -> str:
 def main() -> None:
     """Replace the block between the page's two comments."""
     document = json.loads(Path(sys.argv[1]).read_text())
-    page = Path(sys.argv[2]) if len(sys.argv) > 2 else README
+    page = Path(sys.argv[2]) if len(sys.argv) > 2 else PAGE
     text, found = BLOCK.subn(lambda _: section(document), page.read_text())
     if found != 1:
         sys.exit(f"{page} holds {found} blocks of figures, not one")

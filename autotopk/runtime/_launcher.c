@@ -13,6 +13,15 @@
 #include <stdint.h>
 #include <string.h>
 
+// The oldest version of these two, so that a wheel that was linked with a newer glibc loads with an older one too.
+#if defined(__GLIBC__) && defined(__x86_64__)
+__asm__(".symver dlopen, dlopen@GLIBC_2.2.5");
+__asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
+#elif defined(__GLIBC__) && defined(__aarch64__)
+__asm__(".symver dlopen, dlopen@GLIBC_2.17");
+__asm__(".symver dlsym, dlsym@GLIBC_2.17");
+#endif
+
 enum { MAX_PARAMETERS = 40, MAX_ADDRESSES = 36, MAX_ATTRIBUTES = 3 };
 enum { COOPERATIVE = 2, CLUSTER_DIMENSION = 4, PROGRAMMATIC_STREAM_SERIALIZATION = 6 }; /* CUlaunchAttributeID */
 

@@ -1,7 +1,8 @@
 """What users call: the declared operations `topk`, `topk_indices` and `topk_softmax`, and what is made of them."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -60,8 +61,9 @@ _indices = Operation(
 )
 operators.register(pairs, "(Tensor values, Tensor indices)")
 operators.register(_indices, "Tensor")
-_topk, _topk_indices = pairs.__call__, _indices.__call__
-_stable_topk, _stable_topk_indices = _stable_pairs.__call__, _stable_indices.__call__
+_topk: Callable[..., torch.return_types.topk] = pairs.__call__
+_stable_topk: Callable[..., torch.return_types.topk] = _stable_pairs.__call__
+_topk_indices, _stable_topk_indices = _indices.__call__, _stable_indices.__call__
 _deterministic = torch.are_deterministic_algorithms_enabled
 _kth = thresholds.KthKernels("kth_value")
 _select = Selector(_indices.regardless, _stable_topk_indices, WindowKernels("topk_windows")).__call__
@@ -80,7 +82,7 @@ def topk(
     out: Outputs | None = None,
     stable: bool = False,
     **aliases: Any,
-) -> Any:
+) -> torch.return_types.topk:
     """The k largest or smallest elements along a dimension: what `torch.topk` returns, from the fastest known kernel.
 
     Args:
@@ -109,11 +111,31 @@ def topk(
         if dim == -1 and "axis" in aliases:
             dim = aliases.pop("axis")
         if aliases:
-            return torch_topk(input, k, dim, largest, sorted, out=out, **aliases)  # says what is wrong
+            refused: torch.return_types.topk = torch_topk(input, k, dim, largest, sorted, out=out, **aliases)
+            return refused  # but it says what is wrong
     if stable is not False:
         _check_stable(stable)
         return _stable_topk(input, k, dim, largest, sorted, out)
     return _topk(input, k, dim, largest, sorted, out)
+
+
+@overload
+def topk_indices(
+    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, stable: bool = False
+) -> Tensor: ...
+
+
+@overload
+def topk_indices(
+    input: Tensor,
+    k: int | Tensor,
+    dim: int = -1,
+    largest: bool = True,
+    sorted: bool = True,
+    *,
+    stable: bool = False,
+    **asked: Unpack[Asked],
+) -> Any: ...
 
 
 def topk_indices(
@@ -161,7 +183,7 @@ def topk_indices(
     return _topk_indices(input, k, dim, largest, sorted)  # type: ignore[arg-type]
 
 
-def kth_value(x: Tensor, k: int, dim: int = -1, largest: bool = False) -> Any:
+def kth_value(x: Tensor, k: int, dim: int = -1, largest: bool = False) -> torch.return_types.kthvalue:
     """The k-th smallest or largest element along a dimension, and where it is: `torch.kthvalue`, also from above.
 
     Args:
@@ -178,7 +200,8 @@ def kth_value(x: Tensor, k: int, dim: int = -1, largest: bool = False) -> Any:
         TypeError: largest is not a bool.
         Whatever torch.kthvalue raises for the same arguments.
     """
-    return thresholds.kth_value(_topk, _kth, x, k, dim, largest)
+    found: torch.return_types.kthvalue = thresholds.kth_value(_topk, _kth, x, k, dim, largest)
+    return found
 
 
 def topk_mask(

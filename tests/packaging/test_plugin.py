@@ -7,7 +7,7 @@ import pytest
 
 from tests.packaging.processes import ROOT, Python, install_plugin
 
-README = (ROOT / "README.md").read_text()
+PAGE = (ROOT / "docs/first_strategy.md").read_text()
 
 PROFILE = """
 import autotopk, torch
@@ -25,8 +25,8 @@ print(autotopk.explain(x, {k}).choice.step, "aten::topk" in operators, *operator
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The README's plugin, installed."""
-    return install_plugin(README, "autotopk_max.py", tmp_path_factory.mktemp("plugin"))
+    """The plugin of docs/first_strategy.md, installed."""
+    return install_plugin(PAGE, "autotopk_max.py", tmp_path_factory.mktemp("plugin"))
 
 
 def plugin(folder: Path, **targets: str) -> Path:

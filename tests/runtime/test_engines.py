@@ -1,4 +1,4 @@
-"""The functions of docs/selector.md that stand for those of engines, beside plain loops that say what these return.
+"""The functions of docs/engines.md that stand for those of engines, beside plain loops that say what these return.
 
 Scores all differ, so that sets are the same; engines give them in any order, then padding.
 """
@@ -20,7 +20,7 @@ pytestmark = unwarned
 
 def page() -> Any:
     """The module that the page shows."""
-    blocks = re.findall(r"```python\n(# engines.py\n.*?)```", (ROOT / "docs/selector.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(# engines.py\n.*?)```", (ROOT / "docs/engines.md").read_text(), re.DOTALL)
     assert len(blocks) == 1
     names: dict[str, Any] = {}
     exec(compile(blocks[0], "engines.py", "exec"), names)
