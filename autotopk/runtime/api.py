@@ -7,15 +7,15 @@ from typing import Any, Unpack, overload
 import torch
 from torch import Tensor
 
+from autotopk.asked import Asked
 from autotopk.routing import Scoring
 from autotopk.runtime import operators, routers, thresholds
-from autotopk.runtime.asked import Asked
 from autotopk.runtime.operations import Operation
 from autotopk.runtime.outputs import Outputs
 from autotopk.runtime.routers import Router
 from autotopk.runtime.selecting import WindowKernels
-from autotopk.runtime.selection import Selector
 from autotopk.runtime.state import default
+from autotopk.strategies.torch_fallback.selected import Selector
 from autotopk.strategies.torch_fallback.stable import stable_topk
 from autotopk.torch_topk import torch_topk
 
@@ -162,7 +162,7 @@ def topk_indices(
         largest: the largest rather than the smallest; NaN counts as the largest of all.
         sorted: in the order of the elements; otherwise in any order.
         stable: as for `topk`.
-        asked: windows, and the form of the answer: `autotopk.runtime.asked.Asked` describes each.
+        asked: windows, and the form of the answer: `autotopk.asked.Asked` describes each.
 
     Returns:
         int32, the shape of input with k at `dim`. Which of equal elements is meant is not specified, unless stable.

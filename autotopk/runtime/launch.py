@@ -14,8 +14,8 @@ from autotopk.kernel import Kernel, KernelSource, Parameter, scalars
 from autotopk.problem import KTH, Problem
 from autotopk.program import MAX_SCRATCH_BYTES, HostProgram, KernelProgram, Program
 from autotopk.runtime import driver, scratch
-from autotopk.runtime.told import TOLD, Task, address, told
 from autotopk.runtime.views import Run, fresh_strides, laid_out
+from autotopk.told import TOLD, Task, address, told
 
 native: Any
 """The twins in C of what costs the host most; None where they were not built, or from another version's source."""

@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autotopk.asked import Asked, Checked
 from autotopk.device import device_of
 from autotopk.runtime import operations
-from autotopk.runtime.asked import Asked, Checked
 from autotopk.runtime.planning import Plan, Planner
 from autotopk.runtime.state import Runtime, default
-from autotopk.runtime.told import task_of
 from autotopk.runtime.views import View
+from autotopk.told import task_of
 
 _UNKNOWN: Any = object()
 """In place of a plan that was not made yet; None stands for torch's operators."""

@@ -8,17 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autotopk.asked import Asked, Checked
 from autotopk.oracle.inputs import make_bias
 from autotopk.oracle.reference import problems_with
 from autotopk.oracle.routing import problems_with_routes
 from autotopk.oracle.windows import draw, problems_with_windows
 from autotopk.problem import KTH, WINDOWS, Problem
-from autotopk.runtime.asked import Asked, Checked
-from autotopk.runtime.selection import by_torch
-from autotopk.runtime.told import task_of
 from autotopk.runtime.views import Run
 from autotopk.strategies.torch_fallback import kth_by_torch
 from autotopk.strategies.torch_fallback.routed import route
+from autotopk.strategies.torch_fallback.selected import windows_by_torch
+from autotopk.told import task_of
 from autotopk.torch_topk import torch_topk
 
 SCALE = 2.5
@@ -55,7 +55,7 @@ class Trial:
         """The same by torch alone."""
         one = self.problem
         if self.ends is not None:
-            return partial(self._windows, partial(by_torch, largest=one.largest))
+            return partial(self._windows, partial(windows_by_torch, largest=one.largest))
         if one.operation == KTH:
             return partial(kth_by_torch, k=one.k, largest=one.largest)
         if one.routing is None:

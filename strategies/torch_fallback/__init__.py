@@ -17,6 +17,7 @@ from autotopk.problem import DTYPE_BYTES, KTH, WEIGHTS, WINDOWS, Problem
 from autotopk.program import HostProgram
 from autotopk.strategies.torch_fallback.chunked import chunked_topk, sort_topk, torch_topk
 from autotopk.strategies.torch_fallback.routed import route
+from autotopk.strategies.torch_fallback.selected import windows_by_torch
 from autotopk.strategies.torch_fallback.stable import stable_topk
 from autotopk.strategy import Features, Strategy
 
@@ -90,9 +91,7 @@ class TorchFallback(Strategy):
     def program(self, config: TorchConfig, problem: Problem, device: Device) -> HostProgram:
         """The operators, bound to k and the order, or to the rule of a router."""
         if problem.operation == WINDOWS:
-            from autotopk.runtime.selection import by_torch  # which stands on this package
-
-            return HostProgram(partial(by_torch, largest=problem.largest), is_torch_topk=True)
+            return HostProgram(partial(windows_by_torch, largest=problem.largest), is_torch_topk=True)
         if problem.operation == KTH:
             return HostProgram(partial(kth_by_torch, k=problem.k, largest=problem.largest), is_torch_topk=True)
         if problem.routing is not None:

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from autotopk import registry
+from autotopk.asked import Asked, checked
 from autotopk.device import H100
 from autotopk.oracle import inputs
 from autotopk.oracle.selection import select
 from autotopk.problem import DTYPE_BYTES
 from autotopk.program import KernelProgram
-from autotopk.runtime.asked import Asked, checked
 from autotopk.runtime.selecting import view_of
-from autotopk.runtime.told import task_of, told
 from autotopk.strategies.load_maxima import LoadMaximaConfig
 from autotopk.strategy import Config, Strategy
+from autotopk.told import task_of, told
 from tests.contract.emulated import PREEMPTIONS
 from tests.emulator.sequences import Sequences
 from tests.runtime.drawn_windows import dirty, int32, same, table_of, windows

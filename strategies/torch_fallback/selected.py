@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from autotopk.runtime.asked import Asked, Checked, checked
-from autotopk.runtime.told import Task
-from autotopk.runtime.windows import Windows, each, windows_of
+from autotopk.asked import Asked, Checked, checked
 from autotopk.strategies.torch_fallback.stable import best_places, elements_at
+from autotopk.strategies.torch_fallback.windows import Windows, each, windows_of
+from autotopk.told import Task
 from autotopk.torch_topk import torch_topk
 
 Indices = Callable[[Tensor, int, int, bool, bool], Tensor]
@@ -78,7 +78,7 @@ class Selector:
         return self._indices(ranks, k, dim, True, True)
 
 
-def by_torch(x: Tensor, task: Task, *, largest: bool) -> None:
+def windows_by_torch(x: Tensor, task: Task, *, largest: bool) -> None:
     """What a kernel that serves windows does, by torch's operators alone."""
 
     def indices(x: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> Tensor:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from autotopk.runtime.asked import Asked, Checked
+from autotopk.asked import Asked, Checked
 
 TOLD = (
     *("positions", "starts", "ends", "ks", "selected", "offsets", "page_table", "row_to_batch", "page_starts"),
