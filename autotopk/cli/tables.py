@@ -106,7 +106,8 @@ def forecast_line(found: Forecast) -> str:
     budget = "no limit" if found.budget_s is None else f"a budget of {found.budget_s:.0f} s"
     if found.pace_s is None or found.seconds is None:
         return f"at most {count} to measure, {budget}; nothing measured here yet says how long they take"
-    return f"at most {count} to measure, about {_seconds(found.seconds)} s at {found.pace_s:.2f} s each as stored, {budget}"
+    told = f"about {_seconds(found.seconds)} s at {found.pace_s:.2f} s each as stored"
+    return f"at most {count} to measure, {told}, {budget}"
 
 
 def winners_tables(winners: Iterable[Winner], source: str) -> Iterator[Table]:
