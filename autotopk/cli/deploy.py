@@ -1,4 +1,4 @@
-"""The commands around what travels between machines: import, export, verify, diff."""
+"""The commands around what is deployed: export, verify, diff."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,24 +12,6 @@ from autotopk.cli.wording import counted
 app = typer.Typer(rich_markup_mode=None)
 
 Served = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle, or a winners file.")]
-
-
-@app.command("import")
-def import_(
-    path: Annotated[Path, typer.Argument(metavar="OTHER.sqlite")], db: Database = None, as_json: AsJson = False
-) -> None:
-    """Add the measurements of another tuning database.
-
-    And publish the winners of all measurements.
-    """
-    from autotopk.cli import transfer
-
-    new, winners, published = transfer.import_measurements(path, db)
-    if as_json:
-        print_json({"new_measurements": new, "winners": len(winners), "winners_path": published})
-        return
-    typer.echo(f"{counted(new, 'new measurement')}; {counted(len(winners), 'winner')} of all devices together")
-    typer.echo(f"published to {published}")
 
 
 @app.command()
@@ -47,7 +29,6 @@ def export(
         bool, typer.Option("--winners-only", help="No kernels: a winners file, its JSON twin and checksums.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that autotopk did not write.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Write winners and their kernels as one file to deploy.
 
@@ -61,22 +42,16 @@ def export(
         raise arguments.SelectionError("--winners-only goes with none of --arch, --partial and --sign")
     archs = arguments.architectures("--arch", arch or ())
     winners, source = transfer.winners(db, device)
-    document = {"source": source, "winners": len(winners)}
     if winners_only:
         files = transfer.export(winners, path, force=force)
-        told = counted(len(winners), "winner")
+        typer.echo(f"{counted(len(winners), 'winner')} from {source}:")
     else:
         written = write_bundle(winners, path, archs, key=sign, partial=partial, force=force)
         files = [path]
         for missing in written.missing:
             typer.secho(f"left out: {missing}", fg="yellow", err=True)
         told = f"{counted(len(winners), 'winner')} and {counted(written.kernels, 'kernel')}"
-        told += f", {'signed' if sign else 'unsigned'},"
-        document |= {"kernels": written.kernels, "missing": list(written.missing), "signed": sign is not None}
-    if as_json:
-        print_json(document | {"files": files})
-        return
-    typer.echo(f"{told} from {source}:")
+        typer.echo(f"{told}, {'signed' if sign else 'unsigned'}, from {source}:")
     for file in files:
         typer.echo(f"  {file}")
     typer.echo(f"deploy: copy {path.name} and set AUTOTOPK_DB={path.absolute()}")

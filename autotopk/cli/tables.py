@@ -18,7 +18,6 @@ from autotopk.cli.wording import LONGEST_LINE, counted
 from autotopk.errors import inert
 from autotopk.runtime.warmup import WarmupReport
 from autotopk.tuning.events import TuneReport
-from autotopk.tuning.forecast import Forecast
 from autotopk.tuning_db.records import Measurement, Winner
 
 PLAIN_WIDTH = 10_000
@@ -88,26 +87,6 @@ def tune_report(report: TuneReport) -> Iterator[RenderableType]:
         yield f"{told}; the same command again measures more of them, --effort full all"
     if open_ := sum(result.outcome in ("partial", "skipped") for result in report.results):
         yield f"{counted(open_, 'workload')} not done yet; the same command again goes on from here"
-
-
-def forecast_table(found: Forecast) -> Table:
-    """What each workload has to be measured yet."""
-    rows = [
-        (str(one.workload), str(one.candidates), str(one.known), str(one.to_measure), _seconds(one.seconds))
-        for one in found.workloads
-    ]
-    headings = "workload", "candidates>", "known>", "to measure>", "s>"
-    return _table(f"{found.device.fingerprint}: nothing is measured", headings, rows)
-
-
-def forecast_line(found: Forecast) -> str:
-    """How much is to be measured, and how long that takes."""
-    count = counted(sum(one.to_measure for one in found.workloads), "candidate")
-    budget = "no limit" if found.budget_s is None else f"a budget of {found.budget_s:.0f} s"
-    if found.pace_s is None or found.seconds is None:
-        return f"at most {count} to measure, {budget}; nothing measured here yet says how long they take"
-    told = f"about {_seconds(found.seconds)} s at {found.pace_s:.2f} s each as stored"
-    return f"at most {count} to measure, {told}, {budget}"
 
 
 def winners_tables(winners: Iterable[Winner], source: str) -> Iterator[Table]:
@@ -291,10 +270,6 @@ def _runner_up(winner: Winner) -> str:
 
 def _median(samples: Sequence[float]) -> str:
     return f"{sorted(samples)[len(samples) // 2]:.1f}" if samples else ""
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
 
 
 def _us(value: float | None) -> str:

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 from rich.console import RenderableType
-from rich.text import Text
 
 from autotopk.candidate import Candidate
 from autotopk.cli import tables
 from autotopk.device import H100
 from autotopk.tuning.events import TuneReport, WorkloadResult
-from autotopk.tuning.forecast import Expected, Forecast
 from autotopk.workloads import Workload
 from tests.tuning_db.examples import measurement, winner
 
@@ -97,15 +95,4 @@ def test_what_was_not_compiled_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     *_, last = [printed(part, monkeypatch) for part in tables.tune_report(report)]
     assert (
         last == "10 candidates not compiled in time; the same command again measures more of them, --effort full all\n"
-    )
-
-
-def test_forecasts_fit_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    long = Workload(1_000_000, 100_000_000, 100_000, "bfloat16", sorted=False)
-    found = Forecast(H100, 1.5, 30_000.0, None, (Expected(long, 10_000, 0, 10_000, 15_000.0),) * 2)
-    told = Text.from_ansi(printed(tables.forecast_table(found), monkeypatch, width=80)).plain
-    assert max(map(len, told.splitlines())) <= 80
-    assert {"10000", "15000.0", "k=100000"} <= words(told)
-    assert tables.forecast_line(found) == (
-        "at most 20000 candidates to measure, about 30000.0 s at 1.50 s each as stored, no limit"
     )

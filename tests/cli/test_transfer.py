@@ -209,17 +209,3 @@ def test_import_of_a_winners_file_says_what_to_do(cli: Cli, tmp_path: Path, cach
 def test_import_of_nothing_leaves_nothing(cli: Cli, tmp_path: Path) -> None:
     assert str(tmp_path / "absent") in cli("import", tmp_path / "absent", code=2).stderr
     assert not user_winners_path().exists()
-
-
-def test_import_export_and_drop_as_json(cli: Cli, other: Path, tmp_path: Path) -> None:
-    mine = tmp_path / "mine.sqlite"
-    published = str(tmp_path / "mine.winners.sqlite")
-    told = json.loads(cli("import", other, "--db", mine, "--json").stdout)
-    assert told == {"new_measurements": 4, "winners": 2, "winners_path": published}
-    told = json.loads(cli("export", tmp_path / "out.sqlite", "--winners-only", "--db", mine, "--json").stdout)
-    assert (told["source"], told["winners"]) == (str(mine), 2)
-    assert [Path(one).exists() for one in told["files"]] == [True] * 3
-    shape = ("--rows", "64", "--cols", "1024", "-k", "8", "--order", "sorted")
-    told = json.loads(cli("drop", *shape, "--device", "H100", "--db", mine, "--json").stdout)
-    assert told["winners_path"] == published
-    assert [(one["rows"], one["cols"], one["k"]) for one in told["dropped"]] == [(64, 1024, 8)]
