@@ -217,6 +217,33 @@ def show(
 
 
 @app.command()
+def report(
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="A tuning database, winners file or bundle; by default the user's."),
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="HTML", help="The page to write.")] = Path(
+        "report.html"
+    ),
+    against: Annotated[Path | None, typer.Option(metavar="FILE", help="An older file to compare with.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is no report.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a page that shows what was measured.
+
+    Who wins where, how fast, and why the others lost, as one HTML file that needs no network.
+    """
+    from autotopk.cli.report.written import write
+
+    written = write(path, output, against, arguments.devices_here(), force=force)
+    if as_json:
+        print_json(written)
+    else:
+        told = f"{counted(written.winners, 'winner')} and {counted(written.measurements, 'measurement')}"
+        typer.echo(f"{told} from {written.source}:\n  {written.path}")
+
+
+@app.command()
 def explain(
     rows: Annotated[int, typer.Option()],
     cols: Annotated[int, typer.Option()],

@@ -1,13 +1,13 @@
 """Points on two logarithmic scales, as numbers that a template draws."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
 WIDTH, HEIGHT = 640, 380
 """Of the drawing, in its own units."""
 
-LEFT, RIGHT, TOP, BOTTOM = 52, 16, 12, 44
+LEFT, RIGHT, TOP, BOTTOM = 76, 36, 14, 52
 """Margins, for labels."""
 
 
@@ -51,7 +51,7 @@ class Scatter:
 
 
 def scatter(
-    points: Sequence[tuple[float, float, str, str]], x_label: str, y_label: str, factors: Iterable[float]
+    points: Sequence[tuple[float, float, str, str]], x_label: str, y_label: str, factors: Mapping[float, str]
 ) -> Scatter:
     """Lay points out.
 
@@ -59,7 +59,7 @@ def scatter(
         points: at least one: x, y (both positive), strategy, title.
         x_label: of the axis, with its unit.
         y_label: likewise.
-        factors: a line is drawn where x is that many times y.
+        factors: a line is drawn where x is that many times y, and called that.
     """
     x_low, x_high = _decades(x for x, *_ in points)
     y_low, y_high = _decades(y for _, y, *_ in points)
@@ -71,10 +71,10 @@ def scatter(
         return round(HEIGHT - BOTTOM - (log10(y) - y_low) / (y_high - y_low) * (HEIGHT - TOP - BOTTOM), 1)
 
     lines = []
-    for factor in factors:
+    for factor, label in factors.items():
         low, high = max(10**x_low, 10**y_low * factor), min(10**x_high, 10**y_high * factor)
         if low < high:
-            lines.append(Line(across(low), up(low / factor), across(high), up(high / factor), f"{factor:g}×"))
+            lines.append(Line(across(low), up(low / factor), across(high), up(high / factor), label))
     return Scatter(
         [Dot(across(x), up(y), strategy, title) for x, y, strategy, title in points],
         lines,

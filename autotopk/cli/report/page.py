@@ -159,8 +159,8 @@ def _of_device(
             (dtype, order, [_map(k, its) for k, its in by_k.items()])
             for (dtype, order), by_k in numbers.grids(winners).items()
         ],
-        scatter(dots, "torch.topk, µs", "winner, µs", (1, 10)),
-        scatter(bounded, "floor, µs", "winner, µs", (1, 0.1)) if bounded else None,
+        scatter(dots, "torch.topk, µs", "winner, µs", {1: "1×", 10: "10×"}),
+        scatter(bounded, "floor, µs", "winner, µs", {1: "1×", 0.1: "10×"}) if bounded else None,
         numbers.spread(one.time_us / floor for one, floor in floors),
         winners,
         numbers.losses(tried, winners),

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from autotopk import settings
+from autotopk.cli import transfer
 from autotopk.errors import AutotopkError, warn
 from autotopk.runtime.winners import is_current
 from autotopk.tuning_db import artifact, ownership
@@ -35,6 +37,14 @@ def read(path: Path) -> Source:
         return Source(
             path.name, "tuning database", tuple(store.winners()), tuple(store.tried()), tuple(store.software())
         )
+
+
+def usual() -> Source:
+    """The user's tuning database; where there is none, the winners that run time serves."""
+    path = settings.database_path()
+    if path.exists():
+        return read(path)
+    return Source("what run time serves", "set of winners files", tuple(transfer.served()))
 
 
 def states(winners: Iterable[Winner]) -> list[tuple[Winner, str]]:
