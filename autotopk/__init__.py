@@ -10,6 +10,8 @@ from autotopk.problem import Problem
 if TYPE_CHECKING:
     from autotopk.runtime.api import kth_value, reload, topk, topk_indices, topk_mask, topk_softmax
     from autotopk.runtime.explain import Explanation, explain, explain_problem
+    from autotopk.runtime.counters import Stats
+    from autotopk.runtime.insight import stats, watch
     from autotopk.runtime.patching import Patch, patch
     from autotopk.runtime.warmup import WarmupReport, warmup
     from autotopk.tuning.tuner import tune
@@ -22,35 +24,41 @@ __all__ = [
     "Explanation",
     "Patch",
     "Problem",
+    "Stats",
     "WarmupReport",
     "explain",
     "explain_problem",
     "kth_value",
     "patch",
     "reload",
+    "stats",
     "topk",
     "topk_indices",
     "topk_mask",
     "topk_softmax",
     "tune",
     "warmup",
+    "watch",
 ]
 
 _HOMES = {
     "Explanation": "autotopk.runtime.explain",
     "Patch": "autotopk.runtime.patching",
     "WarmupReport": "autotopk.runtime.warmup",
+    "Stats": "autotopk.runtime.counters",
     "explain": "autotopk.runtime.explain",
     "explain_problem": "autotopk.runtime.explain",
     "kth_value": "autotopk.runtime.api",
     "patch": "autotopk.runtime.patching",
     "reload": "autotopk.runtime.api",
+    "stats": "autotopk.runtime.insight",
     "topk": "autotopk.runtime.api",
     "topk_indices": "autotopk.runtime.api",
     "topk_mask": "autotopk.runtime.api",
     "topk_softmax": "autotopk.runtime.api",
     "tune": "autotopk.tuning.tuner",
     "warmup": "autotopk.runtime.warmup",
+    "watch": "autotopk.runtime.insight",
 }
 """Modules that import torch, which the command line's help does without."""
 

@@ -173,6 +173,7 @@ def drop(
     order: Annotated[Literal["sorted", "any"] | None, typer.Option(help="Of one order; by default of both.")] = None,
     device: OfDevice = None,
     db: Database = None,
+    as_json: AsJson = False,
 ) -> None:
     """Drop the winners of some shapes until they are tuned again.
 
@@ -185,6 +186,9 @@ def drop(
         raise arguments.SelectionError("--rows, --cols and -k say whose winners to drop")
     keys = [one.key for one in workloads if order is None or one.sorted == (order == "sorted")]
     dropped, published = transfer.drop(keys, device, db)
+    if as_json:
+        print_json({"dropped": dropped, "published": published})
+        return
     for key in dropped:
         typer.echo(f"dropped {key}")
     typer.echo(f"published to {published}")
@@ -309,7 +313,9 @@ app.add_typer(deploy.app)
 
 
 @app.command("import")
-def import_(path: Annotated[Path, typer.Argument(metavar="OTHER.sqlite")], db: Database = None) -> None:
+def import_(
+    path: Annotated[Path, typer.Argument(metavar="OTHER.sqlite")], db: Database = None, as_json: AsJson = False
+) -> None:
     """Add the measurements of another tuning database.
 
     And publish the winners of all measurements.
@@ -317,6 +323,9 @@ def import_(path: Annotated[Path, typer.Argument(metavar="OTHER.sqlite")], db: D
     from autotopk.cli import transfer
 
     new, winners, published = transfer.import_measurements(path, db)
+    if as_json:
+        print_json({"new_measurements": new, "winners": winners, "published": published})
+        return
     typer.echo(f"{counted(new, 'new measurement')}; {counted(len(winners), 'winner')} of all devices together")
     typer.echo(f"published to {published}")
 

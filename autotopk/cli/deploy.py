@@ -29,6 +29,7 @@ def export(
         bool, typer.Option("--winners-only", help="No kernels: a winners file, its JSON twin and checksums.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that autotopk did not write.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write winners and their kernels as one file to deploy.
 
@@ -42,16 +43,23 @@ def export(
         raise arguments.SelectionError("--winners-only goes with none of --arch, --partial and --sign")
     archs = arguments.architectures("--arch", arch or ())
     winners, source = transfer.winners(db, device)
+    kernels, missing = 0, list[str]()
     if winners_only:
         files = transfer.export(winners, path, force=force)
-        typer.echo(f"{counted(len(winners), 'winner')} from {source}:")
+        told = f"{counted(len(winners), 'winner')} from {source}:"
     else:
         written = write_bundle(winners, path, archs, key=sign, partial=partial, force=force)
         files = [path]
-        for missing in written.missing:
-            typer.secho(f"left out: {missing}", fg="yellow", err=True)
-        told = f"{counted(len(winners), 'winner')} and {counted(written.kernels, 'kernel')}"
-        typer.echo(f"{told}, {'signed' if sign else 'unsigned'}, from {source}:")
+        kernels, missing = written.kernels, list(map(str, written.missing))
+        for one in missing:
+            typer.secho(f"left out: {one}", fg="yellow", err=True)
+        told = f"{counted(len(winners), 'winner')} and {counted(kernels, 'kernel')}"
+        told += f", {'signed' if sign else 'unsigned'}, from {source}:"
+    if as_json:
+        about = {"source": source, "winners": len(winners), "kernels": kernels, "signed": sign is not None}
+        print_json({"files": files, **about, "missing": missing})
+        return
+    typer.echo(told)
     for file in files:
         typer.echo(f"  {file}")
     typer.echo(f"deploy: copy {path.name} and set AUTOTOPK_DB={path.absolute()}")

@@ -1,11 +1,13 @@
 """What users call: the declared operations `topk`, `topk_indices` and `topk_softmax`, and what is made of them."""
 
 from functools import partial
+from importlib import import_module
 from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
+from autotopk import settings
 from autotopk.routing import Scoring
 from autotopk.runtime import operators, routers, thresholds
 from autotopk.runtime.asked import Asked
@@ -59,6 +61,7 @@ _indices = Operation(
 )
 operators.register(pairs, "(Tensor values, Tensor indices)")
 operators.register(_indices, "Tensor")
+OPERATIONS = (pairs, _indices, _stable_pairs, _stable_indices)
 _topk, _topk_indices = pairs.__call__, _indices.__call__
 _stable_topk, _stable_topk_indices = _stable_pairs.__call__, _stable_indices.__call__
 _deterministic = torch.are_deterministic_algorithms_enabled
@@ -250,6 +253,8 @@ def topk_softmax(
     return _route(x, k, bias, scoring, renormalize, scale, n_group, topk_group, index_dtype)
 
 
+if settings.counts_calls() or settings.nvtx():
+    import_module("autotopk.runtime.insight")  # which imports this
 operators.script(topk, pairs)
 operators.script(topk_indices, _indices)
 operators.script(topk_softmax, _router)
