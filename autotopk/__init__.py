@@ -9,8 +9,8 @@ from autotopk.problem import Problem
 
 if TYPE_CHECKING:
     from autotopk.runtime.api import kth_value, reload, topk, topk_indices, topk_mask, topk_softmax
-    from autotopk.runtime.explain import Explanation, explain, explain_problem
     from autotopk.runtime.counters import Stats
+    from autotopk.runtime.explain import Explanation, explain, explain_problem
     from autotopk.runtime.insight import stats, watch
     from autotopk.runtime.patching import Patch, patch
     from autotopk.runtime.warmup import WarmupReport, warmup

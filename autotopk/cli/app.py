@@ -119,6 +119,9 @@ def tune(
     from_misses: Annotated[
         Path | None, typer.Option(help="Tune the problems that AUTOTOPK_MISSES=FILE recorded.")
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be measured, and how long; measure nothing.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure what is fastest here, and publish it.
@@ -138,6 +141,25 @@ def tune(
     if from_misses:
         workloads = list(dict.fromkeys([*workloads, *misses.read(from_misses, device_of(place))]))
     workloads = workloads or arguments.usual(place)
+    if dry_run:
+        from autotopk.cli.tables import dry_run_parts
+        from autotopk.tuning.dry_run import plan
+
+        planned = plan(
+            workloads,
+            device_of(place),
+            db or settings.database_path(),
+            effort=effort,
+            budget_s=budget,
+            strategies=strategies,
+            force=force,
+        )
+        if as_json:
+            print_json(planned)
+        else:
+            for part in dry_run_parts(planned):
+                console().print(part)
+        return
     if place.type == "cpu":
         typer.echo("no GPU in use: tuning torch's CPU operators", err=True)
     with ProgressBar(console(stderr=True)) as bar:

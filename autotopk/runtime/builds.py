@@ -17,8 +17,8 @@ from autotopk import kernel_cache
 from autotopk.errors import inert
 from autotopk.kernel import KernelSource
 from autotopk.program import Program
-from autotopk.runtime.counters import counters
 from autotopk.runtime.build_process import BuildProcess, Built
+from autotopk.runtime.counters import counters
 
 LINGER_S = 20.0
 """How long the other process waits for a further kernel: a compiler takes half a second to import."""

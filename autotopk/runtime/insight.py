@@ -112,15 +112,15 @@ def _replace(operation: Operation, ranges: Callable[[str], AbstractContextManage
             return of_torch(input, k, *arguments)
 
     operation.ask = operations.unanswered
-    operation._look_up = watched  # type: ignore[method-assign]
-    operation._run = run_plan  # type: ignore[method-assign]
-    operation.of_torch = by_torch  # type: ignore[method-assign]
+    vars(operation).update(_look_up=watched, _run=run_plan, of_torch=by_torch)  # before the class's own
 
 
 def _title(operation: Operation, input: Any, k: Any, strategy: str) -> str:
     """Of a range: the query, and who answers."""
     shape = "x".join(map(str, getattr(input, "shape", ())))
-    return f"autotopk.{operation.name} {shape} k={k} {str(getattr(input, 'dtype', '')).removeprefix('torch.')} {strategy}"
+    return (
+        f"autotopk.{operation.name} {shape} k={k} {str(getattr(input, 'dtype', '')).removeprefix('torch.')} {strategy}"
+    )
 
 
 def _why(operation: Operation, input: Any, k: Any) -> str:

@@ -43,7 +43,7 @@ def _always(*_: object) -> bool:
 
 def unanswered(*_: object) -> None:
     """In place of `Operation.ask`: all calls go by way of Python."""
-    return None
+    return
 
 
 # Cheap tests of what makes a tensor more than its data. Where a later torch has no such private function,

@@ -143,9 +143,14 @@ def losses(tried: Iterable[Tried], winners: Iterable[Winner]) -> list[Losses]:
     found = [
         Losses(
             strategy,
-            its["tried"],
-            *(its[fate] for fate in ("won", "close", "clear", "far", "screened", "noisy")),
-            {fate.removeprefix("!"): its[fate] for fate in sorted(its) if fate.startswith("!")},
+            tried=its["tried"],
+            won=its["won"],
+            close=its["close"],
+            clear=its["clear"],
+            far=its["far"],
+            screened=its["screened"],
+            noisy=its["noisy"],
+            failed={fate.removeprefix("!"): its[fate] for fate in sorted(its) if fate.startswith("!")},
         )
         for strategy, its in counts.items()
     ]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -215,7 +216,7 @@ def _changes(source: Source, against: Source) -> dict[str, Any]:
     faster = [pair.faster for pair in pairs]
     return {
         "pairs": pairs,
-        "mean": numbers.geometric_mean(faster) if faster else None,
+        "mean": geometric_mean(faster) if faster else None,
         "slower": sum(one < 0.97 for one in faster),
         "quicker": sum(one > 1.03 for one in faster),
         "other": sum(pair.old.candidate != pair.new.candidate for pair in pairs),

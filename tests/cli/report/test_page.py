@@ -74,7 +74,11 @@ def test_sections_follow_what_the_file_has(tmp_path: Path) -> None:
     assert "4.00× as fast as torch.topk over 1 workload," in told
     assert "What was tried" not in told
     assert "Adversarial" not in told
-    measured = measurement("torch_fallback", 0.9), measurement("quick", 0.5), measurement("bad", None, error="too small")
+    measured = (
+        measurement("torch_fallback", 0.9),
+        measurement("quick", 0.5),
+        measurement("bad", None, error="too small"),
+    )
     full = filled(tmp_path / "tuning.sqlite", *measured)
     assert "holds no winners yet" in text(page.render(source.read(full)))
     with Store.open(full) as store:
@@ -174,7 +178,8 @@ def test_browsers_show_it(browser: Any, many: Path, tmp_path: Path, width: int, 
     trouble: list[str] = []
     shown.on("console", lambda message: trouble.append(message.text))
     shown.on("pageerror", lambda error: trouble.append(str(error)))
-    shown.on("request", lambda asked: asked.url.startswith(("file:", "data:")) or trouble.append(asked.url))
+    asked: list[str] = []
+    shown.on("request", lambda request: asked.append(request.url))
     shown.goto(path.as_uri())
     rendered = shown.evaluate("performance.getEntriesByType('navigation')[0].domComplete")
     assert shown.evaluate("document.documentElement.scrollWidth") <= width  # nothing sticks out but within its frame
@@ -182,4 +187,5 @@ def test_browsers_show_it(browser: Any, many: Path, tmp_path: Path, width: int, 
     assert (sum(map(int, re.findall(r"\d+", paper)[:3])) < 300) == (scheme == "dark")
     assert rendered < 1000 * SECONDS
     assert trouble == []
+    assert all(url.startswith(("file:", "data:")) for url in asked)
     shown.close()
