@@ -13,7 +13,7 @@ from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.cli.bench import Row, summaries
 from autotopk.cli.diff import Changed, Differences
 from autotopk.cli.doctor import Finding
-from autotopk.cli.verify import Verified
+from autotopk.cli.verify import Entry, Verified
 from autotopk.cli.wording import LONGEST_LINE, counted
 from autotopk.errors import inert
 from autotopk.runtime.warmup import WarmupReport
