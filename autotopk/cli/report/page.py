@@ -33,6 +33,9 @@ COLOURS = {
     "wide_radix": 5,
     "masked_argmax": 6,
     "torch_fallback": 7,
+    "lane_route": 8,
+    "list_route": 9,
+    "masked_route": 10,
     "torch.topk": 0,
 }
 """Numbers of the template's colours: the same strategy has the same on every page."""
@@ -226,7 +229,7 @@ def _changes(source: Source, against: Source) -> dict[str, Any]:
 
 
 def _colours(names: Iterable[str]) -> dict[str, int]:
-    """A colour for every strategy; those that are not built in share the rest, in the order of their names."""
+    """A colour for every strategy; those that are not built in share what is left."""
     free = [number for number in range(PALETTE) if number not in COLOURS.values()]
     others = sorted({*names, TORCH_TOPK.strategy} - COLOURS.keys())
     return COLOURS | {name: free[at % len(free)] for at, name in enumerate(others)}
