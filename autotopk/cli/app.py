@@ -1,4 +1,4 @@
-"""The `autotopk` command: tune, drop, show, explain, warmup, import, bench, doctor, and those of `deploy`."""
+"""The `autotopk` command: tune, drop, show, explain, warmup, bench, doctor, and those of `deploy`."""
 
 import io
 import json
@@ -16,7 +16,7 @@ import autotopk
 from autotopk import settings
 from autotopk.cli import arguments, deploy, serving
 from autotopk.cli.options import AsJson, Database, OfDevice, plain, print_json
-from autotopk.cli.wording import LONGEST_LINE, counted
+from autotopk.cli.wording import LONGEST_LINE
 from autotopk.errors import AutotopkError, MeasurementError, inert
 from autotopk.problem import DTYPE_BYTES
 
@@ -243,33 +243,6 @@ def show(
 
 
 @app.command()
-def report(
-    path: Annotated[
-        Path | None,
-        typer.Argument(metavar="[FILE]", help="A tuning database, winners file or bundle; by default the user's."),
-    ] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="HTML", help="The page to write.")] = Path(
-        "report.html"
-    ),
-    against: Annotated[Path | None, typer.Option(metavar="FILE", help="An older file to compare with.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is no report.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write a page that shows what was measured.
-
-    Who wins where, how fast, and why the others lost, as one HTML file that needs no network.
-    """
-    from autotopk.cli.report.written import write
-
-    written = write(path, output, against, arguments.devices_here(), force=force)
-    if as_json:
-        print_json(written)
-    else:
-        told = f"{counted(written.winners, 'winner')} and {counted(written.measurements, 'measurement')}"
-        typer.echo(f"{told} from {written.source}:\n  {written.path}")
-
-
-@app.command()
 def explain(
     rows: Annotated[int, typer.Option()],
     cols: Annotated[int, typer.Option()],
@@ -332,24 +305,6 @@ def warmup(
 
 
 app.add_typer(deploy.app)
-
-
-@app.command("import")
-def import_(
-    path: Annotated[Path, typer.Argument(metavar="OTHER.sqlite")], db: Database = None, as_json: AsJson = False
-) -> None:
-    """Add the measurements of another tuning database.
-
-    And publish the winners of all measurements.
-    """
-    from autotopk.cli import transfer
-
-    new, winners, published = transfer.import_measurements(path, db)
-    if as_json:
-        print_json({"new_measurements": new, "winners": winners, "published": published})
-        return
-    typer.echo(f"{counted(new, 'new measurement')}; {counted(len(winners), 'winner')} of all devices together")
-    typer.echo(f"published to {published}")
 
 
 @app.command()

@@ -9,17 +9,21 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
 
 import autotopk
+from autotopk import settings
 from autotopk.candidate import Candidate
 from autotopk.device import cpu_device
 from autotopk.errors import AutotopkWarning
 from autotopk.runtime import api, insight
 from autotopk.runtime.counters import Stats, counters
 from autotopk.runtime.state import default
+from autotopk.tuning_db import artifact
+from tests.runtime.winners import CHUNKED, winner
 
 X = torch.arange(4 * 300, dtype=torch.float32).reshape(4, 300)
 
@@ -64,6 +68,26 @@ def test_calls_are_counted_only_while_watched() -> None:
     autotopk.watch(False)
     autotopk.topk(X, 3)
     assert autotopk.stats() == Stats(False)
+
+
+def test_winners_are_told_by_step(cache_dir: Path) -> None:
+    artifact.publish([winner(4, 300, 3), winner(4, 2048, 3, CHUNKED)], settings.user_winners_path())
+    autotopk.reload()
+    counters.reset()
+    autotopk.watch()
+    try:
+        autotopk.topk(X, 3)
+        autotopk.topk(X[:, :280], 3)  # near the first
+        wide = torch.randn(4, 2048)
+        for _ in range(3):
+            assert torch.equal(autotopk.topk(wide, 3).values, torch.topk(wide, 3).values)
+        found = autotopk.stats(reset=True)
+    finally:
+        autotopk.watch(False)
+        autotopk.reload()
+    steps = {(one.step, one.strategy): one.count for one in found.calls}
+    assert steps == {("exact", "torch_fallback"): 4, ("bucket", "torch_fallback"): 1}
+    assert (found.plans, found.misses) == (3, 1)
 
 
 @pytest.mark.usefixtures("forced")
