@@ -10,7 +10,9 @@ from autotopk.problem import Problem
 if TYPE_CHECKING:
     from autotopk.runtime.agreement import sync_winners
     from autotopk.runtime.api import kth_value, reload, topk, topk_indices, topk_mask, topk_softmax
+    from autotopk.runtime.counters import Stats
     from autotopk.runtime.explain import Explanation, explain, explain_problem
+    from autotopk.runtime.insight import stats, watch
     from autotopk.runtime.patching import Patch, patch
     from autotopk.runtime.warmup import WarmupReport, warmup
     from autotopk.tuning.tuner import tune
@@ -23,6 +25,7 @@ __all__ = [
     "Explanation",
     "Patch",
     "Problem",
+    "Stats",
     "WarmupReport",
     "explain",
     "explain_problem",
@@ -30,30 +33,35 @@ __all__ = [
     "patch",
     "reload",
     "sync_winners",
+    "stats",
     "topk",
     "topk_indices",
     "topk_mask",
     "topk_softmax",
     "tune",
     "warmup",
+    "watch",
 ]
 
 _HOMES = {
     "Explanation": "autotopk.runtime.explain",
     "Patch": "autotopk.runtime.patching",
     "WarmupReport": "autotopk.runtime.warmup",
+    "Stats": "autotopk.runtime.counters",
     "explain": "autotopk.runtime.explain",
     "explain_problem": "autotopk.runtime.explain",
     "kth_value": "autotopk.runtime.api",
     "patch": "autotopk.runtime.patching",
     "reload": "autotopk.runtime.api",
     "sync_winners": "autotopk.runtime.agreement",
+    "stats": "autotopk.runtime.insight",
     "topk": "autotopk.runtime.api",
     "topk_indices": "autotopk.runtime.api",
     "topk_mask": "autotopk.runtime.api",
     "topk_softmax": "autotopk.runtime.api",
     "tune": "autotopk.tuning.tuner",
     "warmup": "autotopk.runtime.warmup",
+    "watch": "autotopk.runtime.insight",
 }
 """Modules that import torch, which the command line's help does without."""
 

@@ -1,9 +1,12 @@
 """Every error and warning that autotopk raises itself, and how they quote what somebody else wrote."""
 
+import logging
 import os
 import sys
 import warnings
 from types import FrameType
+
+logging.getLogger("autotopk").addHandler(logging.NullHandler())  # else logs without a handler go to standard error
 
 PACKAGE = os.path.dirname(__file__) + os.sep
 
@@ -18,6 +21,7 @@ def warn(message: str) -> None:
     level = 2
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, level = frame.f_back, level + 1
+    logging.getLogger("autotopk.warnings").warning(message)
     warnings.warn(message, AutotopkWarning, stacklevel=level)
 
 

@@ -104,10 +104,17 @@ def forced_strategy() -> str | None:
 
 def patches() -> bool:
     """`AUTOTOPK_PATCH`: whether torch.topk is patched as soon as torch is imported."""
-    word = os.environ.get("AUTOTOPK_PATCH", "").strip().lower()
-    if word not in (*OFF, *ON):
-        _warn(f"AUTOTOPK_PATCH={inert(word)} is neither of {', '.join(OFF)} nor of {', '.join(ON[1:])}: it is off")
-    return word in ON[1:]
+    return _is_on("AUTOTOPK_PATCH")
+
+
+def counts_calls() -> bool:
+    """`AUTOTOPK_STATS`: whether calls are counted from the start, see `autotopk.stats`."""
+    return _is_on("AUTOTOPK_STATS")
+
+
+def nvtx() -> bool:
+    """`AUTOTOPK_NVTX`: whether every call is a range of NVTX."""
+    return _is_on("AUTOTOPK_NVTX")
 
 
 def build_mode() -> BuildMode:
@@ -135,6 +142,14 @@ def max_contention() -> float:
         return share
     _warn(f"AUTOTOPK_MAX_CONTENTION={inert(text)} is not a number from 0 to 1: 0.05 is taken")
     return 0.05
+
+
+def _is_on(variable: str) -> bool:
+    """Of a switch that is off by default."""
+    word = os.environ.get(variable, "").strip().lower()
+    if word not in (*OFF, *ON):
+        _warn(f"{variable}={inert(word)} is neither of {', '.join(OFF)} nor of {', '.join(ON[1:])}: it is off")
+    return word in ON[1:]
 
 
 def _path(variable: str) -> Path | None:

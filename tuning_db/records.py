@@ -88,3 +88,30 @@ class Winner:
     adversarial_slowdown: float | None = None
     margin: float | None = None
     """Of `ratio`, see `Measurement.margin`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A measurement without its samples: how one candidate's turn ended, for who reads tens of thousands of them."""
+
+    fingerprint: str
+    """Of the device."""
+    key: TuningKey
+    candidate: Candidate
+    stage: Stage
+    status: Status
+    ratio: float | None
+    margin: float | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Software:
+    """What runs on one device were made with, and when the first and the last of them began."""
+
+    fingerprint: str
+    environment: Environment
+    runs: int
+    first: str
+    """UTC, ISO 8601, as `last`."""
+    last: str

@@ -44,7 +44,7 @@ from autotopk.tuning_db.models import (
     WinnerRow,
     WorkloadRow,
 )
-from autotopk.tuning_db.records import Measurement, Stage, Status, Winner
+from autotopk.tuning_db.records import Environment, Measurement, Software, Stage, Status, Tried, Winner
 from autotopk.tuning_db.winners import Evidence, derive, winner_of
 
 _OF_IDENTITY = ("source", "code")
@@ -217,6 +217,36 @@ def read_measurements(
     return (_evidence(row).measurement for row in _read(session, select_measurements(device, key, stage)))
 
 
+def read_tried(session: Session) -> Iterator[Tried]:
+    """All measurements without their samples, the oldest first."""
+    names = ("stage", "status", "ratio", "margin", "error")
+    measured = [getattr(MeasurementRow, name) for name in names]
+    query = select_measurements().with_only_columns(
+        DeviceRow.fingerprint, *_columns(WorkloadRow, CandidateRow), *measured, maintain_column_froms=True
+    )
+    key, candidate = cache(_key), cache(Candidate)  # few of each, in tens of thousands of rows
+    for row in _read(session, query):
+        its = key(*_part(row, WorkloadRow).values())
+        yield Tried(row["fingerprint"], its, candidate(row["strategy"], row["config"]), *(row[name] for name in names))
+
+
+def read_software(session: Session) -> list[Software]:
+    """What the runs on each device were made with, the oldest first."""
+    began = func.min(RunRow.started), func.max(RunRow.started)
+    environment = _columns(EnvironmentRow)
+    query = (
+        select(DeviceRow.fingerprint, *environment, func.count(), *began)
+        .join_from(RunRow, DeviceRow)
+        .join(EnvironmentRow, RunRow.environment_id == EnvironmentRow.id)
+        .group_by(DeviceRow.fingerprint, *environment)
+        .order_by(began[0])
+    )
+    return [
+        Software(fingerprint, Environment(*versions), runs, first, last)
+        for fingerprint, *versions, runs, first, last in session.execute(query)
+    ]
+
+
 def read_devices(session: Session) -> list[Device]:
     """The devices that were tuned on, by fingerprint."""
     return list(map(_device, _read(session, select(*_columns(DeviceRow)).order_by(DeviceRow.fingerprint))))
@@ -331,10 +361,16 @@ def _evidence(row: Mapping[str, Any]) -> Evidence:
     own = _part(row, MeasurementRow)
     own["identity"] = Identity(own.pop("source"), own.pop("code"))
     own |= {name: tuple(own[name]) for name in ("samples_us", "baseline_us")}
-    key, candidate = TuningKey(**_part(row, WorkloadRow)), Candidate(**_part(row, CandidateRow))
+    key, candidate = _key(*_part(row, WorkloadRow).values()), Candidate(**_part(row, CandidateRow))
+    return Evidence(Measurement(device=_device(row), key=key, candidate=candidate, **own), row["baseline"])
+
+
+def _key(*columns: Any) -> TuningKey:
+    """The inverse of `asdict`. Raises OddValueError where no problem has it."""
+    key = TuningKey(*columns)
     if reason := misfit(key):
         raise OddValueError(reason)
-    return Evidence(Measurement(device=_device(row), key=key, candidate=candidate, **own), row["baseline"])
+    return key
 
 
 def _winner(row: Mapping[str, Any]) -> Winner:

@@ -23,7 +23,7 @@ from autotopk.files import make_private, open_regular
 from autotopk.key import TuningKey
 from autotopk.tuning_db import migrations, rows
 from autotopk.tuning_db.models import MeasurementRow, RunRow
-from autotopk.tuning_db.records import Environment, Measurement, Stage, Winner
+from autotopk.tuning_db.records import Environment, Measurement, Software, Stage, Tried, Winner
 from autotopk.tuning_db.winners import Evidence
 
 BUSY_S = 30.0
@@ -112,6 +112,16 @@ class Store:
         """All measurements, of every status, the oldest first; of one device fingerprint, key or stage if named."""
         with self._transaction(READ) as session:
             return list(rows.read_measurements(session, device, key, stage))
+
+    def tried(self) -> list[Tried]:
+        """All measurements without their samples, the oldest first: much quicker to read than `measurements`."""
+        with self._transaction(READ) as session:
+            return list(rows.read_tried(session))
+
+    def software(self) -> list[Software]:
+        """What the runs on each device were made with, the oldest first."""
+        with self._transaction(READ) as session:
+            return rows.read_software(session)
 
     def evidence(self, device: str, key: TuningKey) -> list[Evidence]:
         """What counts of a key on a device, the oldest first, each beside what torch.topk was then."""

@@ -1,4 +1,4 @@
-"""The `autotopk` command: tune, drop, show, explain, warmup, import, bench, doctor, and those of `deploy`."""
+"""The `autotopk` command: tune, drop, show, explain, warmup, bench, doctor, and those of `deploy`."""
 
 import io
 import json
@@ -16,7 +16,7 @@ import autotopk
 from autotopk import settings
 from autotopk.cli import arguments, deploy, serving
 from autotopk.cli.options import AsJson, Database, OfDevice, plain, print_json
-from autotopk.cli.wording import LONGEST_LINE, counted
+from autotopk.cli.wording import LONGEST_LINE
 from autotopk.errors import AutotopkError, MeasurementError, inert
 from autotopk.problem import DTYPE_BYTES
 
@@ -119,6 +119,9 @@ def tune(
     from_misses: Annotated[
         Path | None, typer.Option(help="Tune the problems that AUTOTOPK_MISSES=FILE recorded.")
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be measured, and how long; measure nothing.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure what is fastest here, and publish it.
@@ -138,6 +141,25 @@ def tune(
     if from_misses:
         workloads = list(dict.fromkeys([*workloads, *misses.read(from_misses, device_of(place))]))
     workloads = workloads or arguments.usual(place)
+    if dry_run:
+        from autotopk.cli.tables import dry_run_parts
+        from autotopk.tuning.dry_run import plan
+
+        planned = plan(
+            workloads,
+            device_of(place),
+            db or settings.database_path(),
+            effort=effort,
+            budget_s=budget,
+            strategies=strategies,
+            force=force,
+        )
+        if as_json:
+            print_json(planned)
+        else:
+            for part in dry_run_parts(planned):
+                console().print(part)
+        return
     if place.type == "cpu":
         typer.echo("no GPU in use: tuning torch's CPU operators", err=True)
     with ProgressBar(console(stderr=True)) as bar:
@@ -173,6 +195,7 @@ def drop(
     order: Annotated[Literal["sorted", "any"] | None, typer.Option(help="Of one order; by default of both.")] = None,
     device: OfDevice = None,
     db: Database = None,
+    as_json: AsJson = False,
 ) -> None:
     """Drop the winners of some shapes until they are tuned again.
 
@@ -185,6 +208,9 @@ def drop(
         raise arguments.SelectionError("--rows, --cols and -k say whose winners to drop")
     keys = [one.key for one in workloads if order is None or one.sorted == (order == "sorted")]
     dropped, published = transfer.drop(keys, device, db)
+    if as_json:
+        print_json({"dropped": dropped, "published": published})
+        return
     for key in dropped:
         typer.echo(f"dropped {key}")
     typer.echo(f"published to {published}")
@@ -281,19 +307,6 @@ def warmup(
 
 
 app.add_typer(deploy.app)
-
-
-@app.command("import")
-def import_(path: Annotated[Path, typer.Argument(metavar="OTHER.sqlite")], db: Database = None) -> None:
-    """Add the measurements of another tuning database.
-
-    And publish the winners of all measurements.
-    """
-    from autotopk.cli import transfer
-
-    new, winners, published = transfer.import_measurements(path, db)
-    typer.echo(f"{counted(new, 'new measurement')}; {counted(len(winners), 'winner')} of all devices together")
-    typer.echo(f"published to {published}")
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""The commands around what is deployed: export, verify, diff."""
+"""The commands around files: export, verify, diff, import, report."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,6 +29,7 @@ def export(
         bool, typer.Option("--winners-only", help="No kernels: a winners file, its JSON twin and checksums.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that autotopk did not write.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write winners and their kernels as one file to deploy.
 
@@ -42,16 +43,23 @@ def export(
         raise arguments.SelectionError("--winners-only goes with none of --arch, --partial and --sign")
     archs = arguments.architectures("--arch", arch or ())
     winners, source = transfer.winners(db, device)
+    kernels, missing = 0, list[str]()
     if winners_only:
         files = transfer.export(winners, path, force=force)
-        typer.echo(f"{counted(len(winners), 'winner')} from {source}:")
+        told = f"{counted(len(winners), 'winner')} from {source}:"
     else:
         written = write_bundle(winners, path, archs, key=sign, partial=partial, force=force)
         files = [path]
-        for missing in written.missing:
-            typer.secho(f"left out: {missing}", fg="yellow", err=True)
-        told = f"{counted(len(winners), 'winner')} and {counted(written.kernels, 'kernel')}"
-        typer.echo(f"{told}, {'signed' if sign else 'unsigned'}, from {source}:")
+        kernels, missing = written.kernels, list(map(str, written.missing))
+        for one in missing:
+            typer.secho(f"left out: {one}", fg="yellow", err=True)
+        told = f"{counted(len(winners), 'winner')} and {counted(kernels, 'kernel')}"
+        told += f", {'signed' if sign else 'unsigned'}, from {source}:"
+    if as_json:
+        about = {"source": source, "winners": len(winners), "kernels": kernels, "signed": sign is not None}
+        print_json({"files": files, **about, "missing": missing})
+        return
+    typer.echo(told)
     for file in files:
         typer.echo(f"  {file}")
     typer.echo(f"deploy: copy {path.name} and set AUTOTOPK_DB={path.absolute()}")
@@ -113,3 +121,48 @@ def diff(
             typer.echo(line)
     if found.any:
         raise typer.Exit(1)
+
+
+@app.command("import")
+def import_(
+    path: Annotated[Path, typer.Argument(metavar="OTHER.sqlite")], db: Database = None, as_json: AsJson = False
+) -> None:
+    """Add the measurements of another tuning database.
+
+    And publish the winners of all measurements.
+    """
+    from autotopk.cli import transfer
+
+    new, winners, published = transfer.import_measurements(path, db)
+    if as_json:
+        print_json({"new_measurements": new, "winners": winners, "published": published})
+        return
+    typer.echo(f"{counted(new, 'new measurement')}; {counted(len(winners), 'winner')} of all devices together")
+    typer.echo(f"published to {published}")
+
+
+@app.command()
+def report(
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="A tuning database, winners file or bundle; by default the user's."),
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="HTML", help="The page to write.")] = Path(
+        "report.html"
+    ),
+    against: Annotated[Path | None, typer.Option(metavar="FILE", help="An older file to compare with.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is no report.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a page that shows what was measured.
+
+    Who wins where, how fast, and why the others lost, as one HTML file that needs no network.
+    """
+    from autotopk.cli.report.written import write
+
+    written = write(path, output, against, arguments.devices_here(), force=force)
+    if as_json:
+        print_json(written)
+    else:
+        told = f"{counted(written.winners, 'winner')} and {counted(written.measurements, 'measurement')}"
+        typer.echo(f"{told} from {written.source}:\n  {written.path}")

@@ -11,12 +11,13 @@ from rich.text import Text
 
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.cli.bench import Row, summaries
-from autotopk.cli.diff import Differences
+from autotopk.cli.diff import Changed, Differences
 from autotopk.cli.doctor import Finding
-from autotopk.cli.verify import Verified
+from autotopk.cli.verify import Entry, Verified
 from autotopk.cli.wording import LONGEST_LINE, counted
 from autotopk.errors import inert
 from autotopk.runtime.warmup import WarmupReport
+from autotopk.tuning.dry_run import DryRun
 from autotopk.tuning.events import TuneReport
 from autotopk.tuning_db.records import Measurement, Winner
 
@@ -87,6 +88,18 @@ def tune_report(report: TuneReport) -> Iterator[RenderableType]:
         yield f"{told}; the same command again measures more of them, --effort full all"
     if open_ := sum(result.outcome in ("partial", "skipped") for result in report.results):
         yield f"{counted(open_, 'workload')} not done yet; the same command again goes on from here"
+
+
+def dry_run_parts(planned: DryRun) -> Iterator[RenderableType]:
+    """What a run of the tuner would measure, and how long."""
+    rows = [(one.workload, str(one.candidates), str(one.known), str(one.left)) for one in planned.workloads]
+    yield _table(f"{planned.device}: nothing is measured", ("workload", "candidates>", "known>", "to measure>"), rows)
+    turns = counted(sum(one.left for one in planned.workloads), "candidate")
+    limit = "no limit of time" if planned.limit_s is None else f"{planned.limit_s:.0f} s at most"
+    if planned.seconds is None:
+        yield f"at most {turns}; {limit}; nothing was measured on this device yet that would tell how long"
+    else:
+        yield f"at most {turns}, about {planned.seconds:.0f} s at the pace of those stored; {limit}"
 
 
 def winners_tables(winners: Iterable[Winner], source: str) -> Iterator[Table]:
@@ -189,33 +202,41 @@ def warmup_table(report: WarmupReport) -> Table:
 
 def verified_table(found: Verified) -> Table:
     """Whether each winner of a file would be served."""
+    several = _several(found.winners)
     asked = ("resolves", "loads", *(("fits",) if found.here else ()), "current")
     rows = [
         (
             entry.workload,
-            entry.device,
+            *((entry.device,) if several else ()),
             short(entry.candidate),
             *(_answer(getattr(entry, question)) for question in asked),
             entry.reason,
         )
         for entry in found.winners
     ]
-    return _table(found.path, ("workload", "device", "winner", *asked, "reason"), rows)
+    headings = ("workload", *(("device",) if several else ()), "winner", *asked, "reason")
+    return _table(found.path if several else f"{found.winners[0].device}: {found.path}", headings, rows)
 
 
 def differences_table(found: Differences) -> Table:
     """The winners that two files have not alike."""
+    several = _several(found.winners)
     rows = [
         (
             one.workload,
-            one.device,
+            *((one.device,) if several else ()),
             one.change,
             *(text for winner in (one.old, one.new) for text in _measured(winner)),
         )
         for one in found.winners
     ]
-    headings = ("workload", "device", "change", "old", "ratio>", "new", "ratio>")
-    return _table("winners", headings, rows)
+    headings = ("workload", *(("device",) if several else ()), "change", "old", "ratio>", "new", "ratio>")
+    return _table("winners" if several else f"{found.winners[0].device}: winners", headings, rows)
+
+
+def _several(found: Sequence[Entry] | Sequence[Changed]) -> bool:
+    """Whether a column has to name devices, rather than the title."""
+    return len({one.device for one in found}) != 1
 
 
 STYLES = {"ok": "green", "note": "", "warning": "yellow", "broken": "red"}
@@ -240,6 +261,7 @@ def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str | Te
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
+        collapse_padding=True,
     )
     cells = [[Text(inert(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]
     for at, heading in enumerate(headings):

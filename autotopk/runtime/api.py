@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any, Unpack, overload
 
 import torch
 from torch import Tensor
 
+from autotopk import settings
 from autotopk.asked import Asked
 from autotopk.routing import Scoring
 from autotopk.runtime import operators, routers, thresholds
@@ -64,6 +66,9 @@ operators.register(_indices, "Tensor")
 _topk: Callable[..., torch.return_types.topk] = pairs.__call__
 _stable_topk: Callable[..., torch.return_types.topk] = _stable_pairs.__call__
 _topk_indices, _stable_topk_indices = _indices.__call__, _stable_indices.__call__
+OPERATIONS = (pairs, _indices, _stable_pairs, _stable_indices)
+_topk, _topk_indices = pairs.__call__, _indices.__call__
+_stable_topk, _stable_topk_indices = _stable_pairs.__call__, _stable_indices.__call__
 _deterministic = torch.are_deterministic_algorithms_enabled
 _kth = thresholds.KthKernels("kth_value")
 _select = Selector(_indices.regardless, _stable_topk_indices, WindowKernels("topk_windows")).__call__
@@ -275,6 +280,8 @@ def topk_softmax(
     return _route(x, k, bias, scoring, renormalize, scale, n_group, topk_group, index_dtype)
 
 
+if settings.counts_calls() or settings.nvtx():
+    import_module("autotopk.runtime.insight")  # which imports this
 operators.script(topk, pairs)
 operators.script(topk_indices, _indices)
 operators.script(topk_softmax, _router)

@@ -5,6 +5,7 @@ kernel and end when none was wanted for a while. What is compiled is in the kern
 """
 
 import atexit
+import logging
 import os
 import threading
 import weakref
@@ -17,9 +18,12 @@ from autotopk.errors import inert
 from autotopk.kernel import KernelSource
 from autotopk.program import Program
 from autotopk.runtime.build_process import BuildProcess, Built
+from autotopk.runtime.counters import counters
 
 LINGER_S = 20.0
 """How long the other process waits for a further kernel: a compiler takes half a second to import."""
+
+log = logging.getLogger("autotopk.builds")
 
 Then = Callable[[], object]
 
@@ -75,6 +79,8 @@ class Builds:
         except Exception as failed:  # a source may be anyone's code
             error = f"{type(failed).__name__}: {failed}"
         error = inert(error.strip())
+        counters.happened("failed_builds" if error else "builds")
+        log.info("%s for sm_%d: %s", path.stem, arch, error or "compiled")
         with self._changed:
             waiting = self._waiting.pop(path, [])
             if error:

@@ -41,8 +41,9 @@ def _always(*_: object) -> bool:
     return True
 
 
-def _never(*_: object) -> None:
-    return None
+def unanswered(*_: object) -> None:
+    """In place of `Operation.ask`: all calls go by way of Python."""
+    return
 
 
 # Cheap tests of what makes a tensor more than its data. Where a later torch has no such private function,
@@ -117,7 +118,7 @@ def _asker(plans: dict[Any, Plan | None], runtime: Runtime, attached: bool, dete
     """What answers for an operation in C; where there is none, or where tensors are not as it reads them, nothing."""
     a_tensor = torch.empty(0, device="cpu")
     if native is None or type(a_tensor) is not Tensor or not all(hasattr(a_tensor, name) for name in native.READ):
-        return _never
+        return unanswered
     ask: Callable[..., Any] = native.asker(
         plans,
         runtime,
@@ -326,6 +327,10 @@ class Operation(Planner):
         if type(size) is int and size > (self._longest or 0):  # exporters have symbols in place of numbers
             raise OverflowError(f"dimension {dim} is {size} long, {self.name} counts to {self._longest}")
         return pairs if self._of_torch is None else self._of_torch(pairs)
+
+    def knows_torch_for(self, input: Tensor) -> bool:
+        """Whether torch.topk is the plan of any layout of these sizes."""
+        return any(plan is None and key[0] == input.shape for key, plan in list(self._plans.items()))
 
     def _finish(self, problem: Problem) -> Finish | None:
         return self._of_answer if problem.answer == self.answer else self._of_pairs

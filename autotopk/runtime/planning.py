@@ -1,5 +1,6 @@
 """From a tensor's layout to how a strategy answers it: what all operations share."""
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,10 +12,13 @@ from autotopk.errors import NotCompiledError, warn
 from autotopk.problem import Answer, Problem
 from autotopk.program import HostProgram, KernelProgram
 from autotopk.runtime import dispatch, launch
+from autotopk.runtime.counters import counters
 from autotopk.runtime.dispatch import Choice
 from autotopk.runtime.readiness import Readiness
 from autotopk.runtime.state import Runtime
 from autotopk.runtime.views import Run, View
+
+log = logging.getLogger("autotopk.plans")
 
 Finish = Callable[[Any], Any]
 """From the tensors of an answer to what the caller gets."""
@@ -65,6 +69,12 @@ class Planner:
         captured_on = launch.captured_on(input)
         readiness = Readiness(self._runtime, device, self.answer, captured_on=captured_on)
         plan = self._plan(rows, input, device, readiness)
+        counters.happened("plans")
+        if plan is not None and plan.choice.step not in ("forced", "exact"):
+            counters.happened("misses")
+        if log.isEnabledFor(logging.DEBUG):
+            told = "torch.topk" if plan is None else f"{plan.choice.candidate} by {plan.choice.step}"
+            log.debug("%s %s %s: %s", self.name, tuple(input.shape), input.dtype, told)
         if captured_on is None:
             self._plans.remember(key, plan)
             try:

@@ -7,9 +7,10 @@ from typing import Any
 from autotopk import kernel, packs
 from autotopk.candidate import Candidate
 from autotopk.device import Device
-from autotopk.errors import warn
+from autotopk.errors import inert, warn
 from autotopk.runtime import winners
 from autotopk.runtime.builds import Builds
+from autotopk.runtime.counters import counters
 from autotopk.runtime.misses import Misses
 from autotopk.runtime.plan_cache import PlanCache
 from autotopk.runtime.winners import Layers, Winners
@@ -77,6 +78,7 @@ class Runtime:
     def block(self, candidate: Candidate, device: Device, error: Exception) -> None:
         """Leave a candidate that failed out for the rest of the process, with a warning."""
         self._blocked.add((candidate, device.fingerprint))
+        counters.left_out(f"{candidate.strategy}: {inert(error)}")
         warn(f"{candidate} failed and is left out: {error}")
 
     def is_blocked(self, candidate: Candidate, device: Device) -> bool:

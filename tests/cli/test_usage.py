@@ -10,7 +10,20 @@ import pytest
 import autotopk
 from tests.cli.conftest import ROOT, SMALL, Cli
 
-COMMANDS = ("tune", "drop", "show", "explain", "warmup", "export", "verify", "diff", "import", "bench", "doctor")
+COMMANDS = (
+    "tune",
+    "drop",
+    "show",
+    "report",
+    "explain",
+    "warmup",
+    "export",
+    "verify",
+    "diff",
+    "import",
+    "bench",
+    "doctor",
+)
 
 
 CODE = """

@@ -80,7 +80,7 @@ def twins(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     if request.param == "Python":
         monkeypatch.setattr(launch, "native", None)
         for operation in (api.pairs, api._indices):
-            monkeypatch.setattr(operation, "ask", operations._never)
+            monkeypatch.setattr(operation, "ask", operations.unanswered)
     elif launch.native is None:
         pytest.skip("was not built here")
     return str(request.param)
