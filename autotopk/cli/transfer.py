@@ -119,7 +119,7 @@ def drop(keys: Sequence[TuningKey], device: str | None, database: Path | None) -
 @contextmanager
 def _publishing(store: "Store") -> Iterator[Path]:
     """Where a database's winners go when the caller has changed it. Raises ArtifactError, if it can before that."""
-    published = settings.published_path(store.path)
+    published = settings.published_path(store.place)
     ownership.refuse_to_overwrite(published)
     yield published
     artifact.publish(store.winners(), published)
