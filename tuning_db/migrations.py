@@ -1,4 +1,4 @@
-"""How a file or a server's database becomes a tuning database of this version: created where it is empty, migrated where it is older."""
+"""How a database becomes a tuning database of this version: created where it is empty, migrated where it is older."""
 
 from collections.abc import Callable
 
@@ -184,9 +184,9 @@ def current() -> int:
 
 def check(connection: Connection, place: Database) -> None:
     """Raise DatabaseError unless it is an undamaged tuning database of the current schema."""
-    if connection.dialect.name == "sqlite":
-        if (damage := connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()) != "ok":
-            raise DatabaseError(f"{place} is damaged: {inert(damage)}")
+    quick_check = "PRAGMA quick_check(1)"  # a server checks itself
+    if connection.dialect.name == "sqlite" and (damage := connection.exec_driver_sql(quick_check).scalar()) != "ok":
+        raise DatabaseError(f"{place} is damaged: {inert(damage)}")
     if (found := _schema(connection, place)) != current():
         raise DatabaseError(f"{place} has schema {found}, not {current()} yet; `autotopk tune` brings it up to date")
 
