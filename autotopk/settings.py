@@ -60,7 +60,7 @@ def database() -> Database:
 
 
 def lease_s() -> float:
-    """`AUTOTOPK_LEASE`: seconds that a tuner of a fleet holds a workload without a sign of life, 3 to 86400, else 60."""
+    """`AUTOTOPK_LEASE`: seconds that a tuner of a fleet holds a workload without renewing it, 3 to 86400, else 60."""
     return _number("AUTOTOPK_LEASE", 60.0, 3.0, 86400.0)
 
 

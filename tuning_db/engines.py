@@ -20,7 +20,7 @@ MAX_VALUE_BYTES = 1 << 24
 READ = "read"
 WRITE = "write"
 ALONE = "write alone"
-"""As WRITE, and no other of these at the same time: for what is derived from many rows. A file has one writer anyway."""
+"""As WRITE, and no other of these at the same time: for what is derived from many rows. A file has one writer."""
 
 BEGIN = {
     "sqlite": {
@@ -50,7 +50,9 @@ REFUSALS = ("authentication failed", "does not exist", "no pg_hba.conf entry", "
 
 def engine_of(database: Database, *, read_only: bool) -> Engine:
     """Connections that leave BEGIN to the store. Raises ImportError where the server's driver is not installed."""
-    engine = _server(database) if isinstance(database, Server) else _file(database, read_only=read_only)
+    engine = (
+        _server(database, read_only=read_only) if isinstance(database, Server) else _file(database, read_only=read_only)
+    )
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -95,7 +97,7 @@ def _file(path: Path, *, read_only: bool) -> Engine:
     return engine
 
 
-def _server(server: Server) -> Engine:
+def _server(server: Server, *, read_only: bool) -> Engine:
     """Connections that notice when the server is gone, and that the server ends where a tuner stopped amid a commit."""
     url = make_url(server.url).set(drivername="postgresql+psycopg")
     waits = {"connect_timeout": 10, "keepalives_idle": 15, "keepalives_interval": 5, "tcp_user_timeout": 30_000}
@@ -112,6 +114,8 @@ def _server(server: Server) -> Engine:
         milliseconds = int(BUSY_S * 1000)
         for setting in ("lock_timeout", "idle_in_transaction_session_timeout"):
             connection.execute(f"SET {setting} = {milliseconds}")
+        if read_only:
+            connection.execute("SET default_transaction_read_only = on")
         connection.commit()
 
     return engine

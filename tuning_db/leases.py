@@ -113,7 +113,7 @@ class Leases:
         """The outcomes of what is complete of the campaign on this device."""
 
         def read(session: Session) -> dict[TuningKey, str]:
-            outcomes = dict(session.execute(select(TaskRow.id, TaskRow.outcome)).tuples())
+            outcomes = {one.id: one.outcome for one in session.execute(select(TaskRow.id, TaskRow.outcome))}
             return {key: outcomes[task] or "" for task, key in self._tasks(session, TaskRow.outcome.is_not(None))}
 
         return self._store.read(read)

@@ -1,4 +1,4 @@
-"""The `autotopk` command: tune, drop, show, explain, warmup, import, bench, doctor, and those of `deploy` and `fleet`."""
+"""The `autotopk` command: tune, drop, show, explain, warmup, import, bench, doctor, of `deploy` and `fleet`."""
 
 import io
 import json

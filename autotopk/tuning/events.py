@@ -15,7 +15,8 @@ Outcome = Literal["finished", "budget", "interrupted"]
 
 WorkloadOutcome = Literal["tuned", "confirmed", "known", "unclear", "partial", "failed", "skipped", "elsewhere"]
 """Raced now; an earlier run's winner, raced again with the same result; decided by earlier runs; too noisy to say;
-ended before its race by budget, Ctrl-C or want of kernels; not even torch.topk could be timed; not begun; completed by another tuner of the campaign."""
+ended before its race by budget, Ctrl-C or want of kernels; not even torch.topk could be timed; not begun; completed by
+another tuner of the campaign."""
 
 
 @dataclass(frozen=True, slots=True)
