@@ -2,12 +2,11 @@
 
 import json
 import sqlite3
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from autotopk.database import Database, Server
 
@@ -39,7 +38,6 @@ BEGIN = {
     },
 }
 
-JSON_TEXT = partial(json.dumps, allow_nan=False, separators=(",", ":"))
 
 PASSING = ("08", "53", "57P", "40001", "40P01", "55P03", "25P03")
 """How the SQLSTATEs begin of what passes: lost connections, want of resources, shutdowns, conflicts, time-outs."""
@@ -84,7 +82,7 @@ def _file(path: Path, *, read_only: bool) -> Engine:
     engine = create_engine(
         URL.create("sqlite", database=path.absolute().as_uri(), query=query),
         connect_args={"timeout": BUSY_S},
-        json_serializer=JSON_TEXT,
+        json_serializer=_json_text,
     )
 
     @event.listens_for(engine, "connect")
@@ -106,7 +104,7 @@ def _server(server: Server, *, read_only: bool) -> Engine:
         pool_pre_ping=True,
         hide_parameters=True,
         connect_args={name: value for name, value in waits.items() if name not in url.query},
-        json_serializer=JSON_TEXT,
+        json_serializer=_json_text,
     )
 
     @event.listens_for(engine, "connect")
@@ -119,3 +117,11 @@ def _server(server: Server, *, read_only: bool) -> Engine:
         connection.commit()
 
     return engine
+
+
+def _json_text(value: object) -> str:
+    """A value as JSON. Raises ArgumentError, which the store translates, on infinities and NaN."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except ValueError as error:
+        raise ArgumentError(str(error)) from error

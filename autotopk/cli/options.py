@@ -18,7 +18,7 @@ OfDevice = Annotated[
     ),
 ]
 Database = Annotated[
-    database.Database | None,
+    Any,  # database.Database or None: typer knows no unions
     typer.Option(
         "--db",
         metavar="FILE|URL",
