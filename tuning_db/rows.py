@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, NamedTuple, cast, get_args
 
 from sqlalchemy import Select, and_, delete, func, insert, literal, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, aliased
 
 from autotopk.candidate import Candidate
@@ -138,9 +139,9 @@ def device_columns(device: Device) -> dict[str, Any]:
 
 def run_id(session: Session, run: RunRecord) -> int:
     """The number of a run in this database, stored first where it is new."""
-    device = _row_id(session, DeviceRow, run.device, unique=("fingerprint",))
-    environment = _row_id(session, EnvironmentRow, run.environment)
-    return _row_id(
+    device = row_id(session, DeviceRow, run.device, unique=("fingerprint",))
+    environment = row_id(session, EnvironmentRow, run.environment)
+    return row_id(
         session, RunRow, {**run.columns, "device_id": device, "environment_id": environment}, unique=("uuid",)
     )
 
@@ -152,7 +153,7 @@ def insert_measurements(session: Session, run: int, measurements: Iterable[Measu
     if device is None:
         raise DatabaseError(f"there is no run {run}")
     # a batch shares most of its strategies, configurations and workloads
-    row_id: Callable[..., int] = cache(lambda table, **columns: _row_id(session, table, columns))
+    number: Callable[..., int] = cache(lambda table, **columns: row_id(session, table, columns))
     rows = []
     for one in measurements:
         if one.device.fingerprint != device.fingerprint:
@@ -162,11 +163,17 @@ def insert_measurements(session: Session, run: int, measurements: Iterable[Measu
         columns = {name: getattr(one, name) for name in _own_columns(MeasurementRow) if name not in _OF_IDENTITY}
         columns |= asdict(one.identity)
         columns["run_id"] = run
-        columns["candidate_id"] = row_id(CandidateRow, **asdict(one.candidate))
-        columns["workload_id"] = row_id(WorkloadRow, **asdict(one.key))
+        columns["candidate_id"] = number(CandidateRow, **asdict(one.candidate))
+        columns["workload_id"] = number(WorkloadRow, **asdict(one.key))
         rows.append(columns)
     if rows:
         session.execute(insert(MeasurementRow), rows)
+
+
+def are_known(session: Session, measurements: Iterable[Measurement]) -> bool:
+    """Whether all of some measurements are stored already."""
+    uuids = {one.uuid for one in measurements}
+    return session.scalar(select(func.count()).where(MeasurementRow.uuid.in_(uuids))) == len(uuids)
 
 
 def select_evidence(device: str | None = None, key: TuningKey | None = None) -> Select[Any]:
@@ -273,9 +280,9 @@ def replace_winners(session: Session, device: str | None) -> None:
     devices = select(DeviceRow.id) if device is None else select(DeviceRow.id).filter_by(fingerprint=device)
     session.execute(delete(WinnerRow).where(WinnerRow.device_id.in_(devices)))
     for uuid, winner in winners.items():
-        second = None if winner.runner_up is None else _row_id(session, CandidateRow, asdict(winner.runner_up))
+        second = None if winner.runner_up is None else row_id(session, CandidateRow, asdict(winner.runner_up))
         row = select(RunRow.device_id, MeasurementRow.workload_id, MeasurementRow.id)
-        row = row.add_columns(literal(second), literal(winner.gap))
+        row = row.add_columns(literal(second, WinnerRow.runner_up_id.type), literal(winner.gap, WinnerRow.gap.type))
         row = row.join_from(MeasurementRow, RunRow).where(MeasurementRow.uuid == uuid)
         columns = ["device_id", "workload_id", "measurement_id", "runner_up_id", "gap"]
         session.execute(insert(WinnerRow).from_select(columns, row))
@@ -286,7 +293,7 @@ def discard(session: Session, one: Discard) -> None:
     device = session.scalars(select(DeviceRow.id).filter_by(fingerprint=one.fingerprint)).one_or_none()
     if device is None:
         return
-    place = {"device_id": device, "workload_id": _row_id(session, WorkloadRow, asdict(one.key))}
+    place = {"device_id": device, "workload_id": row_id(session, WorkloadRow, asdict(one.key))}
     found = session.scalars(select(DiscardRow).filter_by(**place)).one_or_none()
     if found is None:
         session.execute(insert(DiscardRow), [{**place, "until": one.until}])
@@ -386,9 +393,14 @@ def _part(row: Mapping[str, Any], table: type[Base]) -> dict[str, Any]:
     return {name: row[name] for name in _own_columns(table)}
 
 
-def _row_id(session: Session, table: type[Base], columns: Mapping[str, Any], unique: tuple[str, ...] = ()) -> int:
+def row_id(session: Session, table: type[Base], columns: Mapping[str, Any], unique: tuple[str, ...] = ()) -> int:
     """The row whose unique columns (all, unless named) are these, added first where there is none."""
-    found = session.scalar(select(table.id).filter_by(**{name: columns[name] for name in unique or columns}))
+    query = select(table.id).filter_by(**{name: columns[name] for name in unique or columns})
+    found = session.scalar(query)
     if found is None:
-        found = session.scalars(insert(table).returning(table.id), [columns]).one()
+        # on a server another tuner may add the same meanwhile
+        dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
+        places = None if not unique else list(unique)
+        session.execute(dialect.insert(table).on_conflict_do_nothing(index_elements=places), [dict(columns)])
+        found = session.scalars(query).one()
     return found

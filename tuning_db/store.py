@@ -1,81 +1,81 @@
 """Transactions on the tuning database: who may write when, and what a failure of the file becomes."""
 
-import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 from uuid import uuid4
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, select, update
+from sqlalchemy import Engine, select, update
 from sqlalchemy.exc import SQLAlchemyError, StatementError
 from sqlalchemy.orm import Session
 
+from autotopk import settings
+from autotopk.database import Database, Server
 from autotopk.device import Device
-from autotopk.errors import DatabaseError, inert
+from autotopk.errors import DatabaseError, inert, warn
 from autotopk.files import make_private, open_regular
 from autotopk.key import TuningKey
 from autotopk.tuning_db import migrations, rows
+from autotopk.tuning_db.engines import ALONE, READ, WRITE, engine_of, passes
 from autotopk.tuning_db.models import MeasurementRow, RunRow
 from autotopk.tuning_db.records import Environment, Measurement, Software, Stage, Tried, Winner
 from autotopk.tuning_db.winners import Evidence
 
-BUSY_S = 30.0
-"""How long a transaction waits for those of other processes."""
-
-MAX_VALUE_BYTES = 1 << 24
-"""Of one value or row."""
-
-READ = "BEGIN"
-WRITE = "BEGIN IMMEDIATE"
-"""Takes the write lock at once: a transaction that read first and wrote later could find it taken, and fail."""
+T = TypeVar("T")
 
 
 class Store:
-    """A tuning database: one SQLite file that several tuners may write at the same time.
+    """A tuning database that several tuners may write at the same time: an SQLite file, or a PostgreSQL server.
 
-    A context manager. Every method is one transaction, whole or not at all even if the process is killed, and raises
-    DatabaseError where the file fails. Measurements are only ever added; winners are derived from them.
+    A context manager, for any number of threads. Every method is one transaction, whole or not at all even if the
+    process is killed, and raises DatabaseError where the database fails. What a restart of the server or a lost
+    connection interrupts is tried again, for `settings.patience_s()`. Measurements are only ever added; winners are
+    derived from them.
     """
 
-    def __init__(self, path: Path, engine: Engine) -> None:
-        self.path = path
+    def __init__(self, place: Database, engine: Engine) -> None:
+        self.place = place
         self._engine = engine
 
     @classmethod
-    def open(cls, path: Path, *, read_only: bool = False) -> Self:
+    def open(cls, place: Database, *, read_only: bool = False) -> Self:
         """Open a database, created or migrated first where needed, unless it is for reading only.
 
         Raises DatabaseError where it is no regular file, damaged, foreign or newer, and for reading only also where
-        missing or older.
+        missing or older; of a server also where it cannot be reached or its driver is not installed.
         """
         try:
-            if os.path.exists(path):
-                open_regular(path).close()
-            elif read_only:
-                raise DatabaseError(f"there is no tuning database at {path}; `autotopk tune` makes one")
-            else:
-                make_private(path.parent)
-            store = cls(path, _engine(path, read_only=read_only))
-        except (OSError, ValueError) as error:
+            if isinstance(place, Path):
+                _check_file(place, read_only=read_only)
+            store = cls(place, engine_of(place, read_only=read_only))
+        except ImportError as error:
+            raise DatabaseError(f"tuning database {place}: {error}; install autotopk[fleet]") from error
+        except (OSError, ValueError, SQLAlchemyError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            raise DatabaseError(f"tuning database {path}: {reason}") from error
+            raise DatabaseError(f"tuning database {place}: {_inert(place, reason)}") from error
         try:
-            with store._transaction(READ if read_only else WRITE) as session:
-                (migrations.check if read_only else migrations.prepare)(session.connection(), path)
+            if read_only:
+                store.read(lambda session: migrations.check(session.connection(), place))
+            else:
+                store.write(lambda session: migrations.prepare(session.connection(), place), alone=True)
         except BaseException:
             store.close()
             raise
         return store
 
+    @property
+    def shared(self) -> bool:
+        """Whether it is on a server."""
+        return isinstance(self.place, Server)
+
     def close(self) -> None:
-        """Close the connections to the file."""
+        """Close the connections."""
         self._engine.dispose()
 
     def __enter__(self) -> Self:
@@ -87,15 +87,15 @@ class Store:
         self.close()
 
     def begin_run(self, device: Device, environment: Environment, arguments: Mapping[str, object]) -> int:
-        """Note that a tuner starts, with its arguments (as JSON). Returns the run's number in this file."""
+        """Note that a tuner starts, with its arguments (as JSON). Returns the run's number in this database."""
         columns = {"uuid": uuid4().hex, "arguments": dict(arguments), "started": _now()}
-        with self._transaction(WRITE) as session:
-            return rows.run_id(session, rows.RunRecord(rows.device_columns(device), asdict(environment), columns))
+        run = rows.RunRecord(rows.device_columns(device), asdict(environment), columns)
+        return self.write(lambda session: rows.run_id(session, run))
 
     def end_run(self, run: int, outcome: str) -> None:
         """Note how a run ended, in the caller's words."""
-        with self._transaction(WRITE) as session:
-            session.execute(update(RunRow).where(RunRow.id == run).values(ended=_now(), outcome=outcome))
+        ended = update(RunRow).where(RunRow.id == run).values(ended=_now(), outcome=outcome)
+        self.write(lambda session: session.execute(ended))
 
     def record(self, run: int, measurements: Iterable[Measurement]) -> None:
         """Add measurements to a run, all or none of them.
@@ -103,15 +103,21 @@ class Store:
         Raises DatabaseError where a uuid is known already, or a measurement is "ok" without a ratio or samples, and
         ValueError where one is of another device than the run.
         """
-        with self._transaction(WRITE) as session:
-            rows.insert_measurements(session, run, measurements)
+        batch, tried = list(measurements), False
+
+        def insert(session: Session) -> None:
+            nonlocal tried
+            if not (tried and rows.are_known(session, batch)):  # lost was the answer to the commit alone
+                tried = True
+                rows.insert_measurements(session, run, batch)
+
+        self.write(insert)
 
     def measurements(
         self, *, device: str | None = None, key: TuningKey | None = None, stage: Stage | None = None
     ) -> list[Measurement]:
         """All measurements, of every status, the oldest first; of one device fingerprint, key or stage if named."""
-        with self._transaction(READ) as session:
-            return list(rows.read_measurements(session, device, key, stage))
+        return self.read(lambda session: list(rows.read_measurements(session, device, key, stage)))
 
     def tried(self) -> list[Tried]:
         """All measurements without their samples, the oldest first: much quicker to read than `measurements`."""
@@ -125,45 +131,49 @@ class Store:
 
     def evidence(self, device: str, key: TuningKey) -> list[Evidence]:
         """What counts of a key on a device, the oldest first, each beside what torch.topk was then."""
-        with self._transaction(READ) as session:
-            return list(rows.read_evidence(session, device, key))
+        return self.read(lambda session: list(rows.read_evidence(session, device, key)))
 
     def derive_winners(self, device: str | None = None) -> list[Winner]:
         """Derive the winners of one device, or of all, again (see `winners.derive`), and store them."""
-        with self._transaction(WRITE) as session:
+
+        def derive(session: Session) -> list[Winner]:
             rows.replace_winners(session, device)
             return rows.read_winners(session, device)
+
+        return self.write(derive, alone=True)
 
     def discard(self, device: str, key: TuningKey, until: str | None = None) -> bool:
         """Let what was measured for a key on a device count no more: until some `measured_at`, or all.
 
         Winners are not derived again. Returns whether anything counted.
         """
-        with self._transaction(WRITE) as session:
+
+        def discard(session: Session) -> bool:
             last = rows.last_measured(session, device, key)
             if last is not None:
                 rows.discard(session, rows.Discard(device, key, until or last))
             return last is not None
 
+        return self.write(discard, alone=True)
+
     def winners(self, device: str | None = None) -> list[Winner]:
         """The winners that were derived last, by device, dtype and shape."""
-        with self._transaction(READ) as session:
-            return rows.read_winners(session, device)
+        return self.read(lambda session: rows.read_winners(session, device))
 
     def devices(self) -> list[Device]:
         """The devices that were tuned on."""
-        with self._transaction(READ) as session:
-            return rows.read_devices(session)
+        return self.read(rows.read_devices)
 
-    def merge(self, other: Path) -> int:
+    def merge(self, other: Database) -> int:
         """Add the measurements of another tuning database that this one lacks, and derive all winners again.
 
-        Returns how many were new. Raises DatabaseError also where the other file cannot be read, or any value in it is
-        none that a tuner writes.
+        Returns how many were new. Raises DatabaseError also where the other database cannot be read, or any value in it
+        is none that a tuner writes.
         """
-        with Store.open(other, read_only=True) as source, source._transaction(READ) as session:
-            runs, discards = list(rows.read_runs(session)), rows.read_discards(session)
-        with self._transaction(WRITE) as session:
+        with Store.open(other, read_only=True) as source:
+            runs, discards = source.read(lambda session: (list(rows.read_runs(session)), rows.read_discards(session)))
+
+        def merge(session: Session) -> int:
             known = set(session.scalars(select(MeasurementRow.uuid)))
             added = 0
             for run, measurements in runs:
@@ -173,45 +183,72 @@ class Store:
             for one in discards:
                 rows.discard(session, one)
             rows.replace_winners(session, device=None)
-        return added
+            return added
+
+        return self.write(merge, alone=True)
+
+    def read(self, work: Callable[[Session], T]) -> T:
+        """Do something in a transaction that reads one state of the database."""
+        return self._persist(READ, work)
+
+    def write(self, work: Callable[[Session], T], *, alone: bool = False) -> T:
+        """Do something in a transaction that writes; alone, no other such one does at the same time.
+
+        A server may have the work done a second time where only the answer to the first was lost.
+        """
+        return self._persist(ALONE if alone else WRITE, work)
+
+    def _persist(self, begin: str, work: Callable[[Session], T]) -> T:
+        """Transact, again and again where a server is lost meanwhile."""
+
+        def once() -> T:
+            with self._transaction(begin) as session:
+                return work(session)
+
+        if not self.shared:
+            return once()
+        import tenacity
+
+        def told(state: tenacity.RetryCallState) -> None:
+            if state.attempt_number == 3:  # a restart alone is not worth a word
+                error = state.outcome and state.outcome.exception()
+                warn(f"{error}; trying again for {settings.patience_s():.0f} s")
+
+        retried: T = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(lambda error: passes(error.__cause__ or error)),
+            wait=tenacity.wait_random_exponential(multiplier=0.2, max=5.0),
+            stop=tenacity.stop_after_delay(settings.patience_s()),
+            before_sleep=told,
+            reraise=True,
+        )(once)
+        return retried
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Session]:
-        """The one place where errors of SQLite, and odd values in the file, become DatabaseError."""
+        """The one place where errors of a database, and odd values in it, become DatabaseError."""
         try:
             with Session(self._engine.execution_options(begin=begin)) as session, session.begin():
                 yield session
         except (SQLAlchemyError, sqlite3.Error, rows.OddValueError, UnicodeDecodeError) as error:
             # the last of these where SQLite quotes what is no text of a damaged file
             reason = error.orig if isinstance(error, StatementError) else error
-            raise DatabaseError(f"tuning database {self.path}: {inert(reason)}") from error
+            raise DatabaseError(f"tuning database {self.place}: {_inert(self.place, reason)}") from error
 
 
-def _engine(path: Path, *, read_only: bool) -> Engine:
-    """Connections that wait for each other, check foreign keys, and leave BEGIN to `Store._transaction`.
+def _check_file(path: Path, *, read_only: bool) -> None:
+    """Raises OSError, ValueError, DatabaseError."""
+    if os.path.exists(path):
+        open_regular(path).close()
+    elif read_only:
+        raise DatabaseError(f"there is no tuning database at {path}; `autotopk tune` makes one")
+    else:
+        make_private(path.parent)
 
-    Read-only is a promise of the connection, not a mode of the file: after a kill amid a commit, the next process to
-    open the database rolls back what was half written, even if all it wants is to read.
-    """
-    query = {"uri": "true", "mode": "rw" if read_only else "rwc"}
-    engine = create_engine(
-        URL.create("sqlite", database=path.absolute().as_uri(), query=query),
-        connect_args={"timeout": BUSY_S},
-        json_serializer=partial(json.dumps, allow_nan=False, separators=(",", ":")),
-    )
 
-    @event.listens_for(engine, "connect")
-    def configure(connection: sqlite3.Connection, _: object) -> None:
-        connection.isolation_level = None  # the driver begins nothing by itself
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA query_only = ON" if read_only else "PRAGMA journal_mode = DELETE")
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        connection.exec_driver_sql(connection.get_execution_options()["begin"])
-
-    return engine
+def _inert(place: Database, reason: object) -> str:
+    """What a driver says, on one line and without a password."""
+    text = " ".join(str(reason).split()) if isinstance(place, Server) else str(reason)
+    return inert(place.conceal(text) if isinstance(place, Server) else text)
 
 
 def _now() -> str:

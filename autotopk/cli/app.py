@@ -1,4 +1,4 @@
-"""The `autotopk` command: tune, drop, show, explain, warmup, bench, doctor, and those of `deploy`."""
+"""The `autotopk` command: tune, drop, show, explain, warmup, bench, doctor, and those of `deploy` and `fleet`."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 import autotopk
 from autotopk import settings
-from autotopk.cli import arguments, deploy, serving
+from autotopk.cli import arguments, deploy, fleet, serving
 from autotopk.cli.options import AsJson, Database, OfDevice, plain, print_json
 from autotopk.cli.wording import LONGEST_LINE
 from autotopk.errors import AutotopkError, MeasurementError, inert
@@ -114,7 +114,18 @@ def tune(
     routing: Rule = None,
     strategy: Strategies = None,
     force: Annotated[bool, typer.Option("--force", help="Measure anew what was measured before.")] = False,
-    device: RunsOn = None,
+    campaign: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Share the workloads with the tuners of this name on the same database."),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEVICE",
+            autocompletion=complete(lambda: (*arguments.HERE, "all")),
+            help="cpu, cuda, cuda:1, or all: a tuner for every GPU; by default a GPU if there is one.",
+        ),
+    ] = None,
     db: Database = None,
     from_misses: Annotated[
         Path | None, typer.Option(help="Tune the problems that AUTOTOPK_MISSES=FILE recorded.")
@@ -137,6 +148,8 @@ def tune(
     workloads = arguments.workloads(tag or (), rows or (), cols or (), k or (), dtype or (), routing)
     budget = arguments.seconds("--budget", budget)
     strategies = arguments.strategies(strategy or ())
+    if device == "all":
+        raise typer.Exit(fleet.tune_everywhere(sys.argv[1:], campaign, db, fleet.gpus()))
     place = arguments.torch_device(device)
     if from_misses:
         workloads = list(dict.fromkeys([*workloads, *misses.read(from_misses, device_of(place))]))
@@ -165,12 +178,13 @@ def tune(
     with ProgressBar(console(stderr=True)) as bar:
         report = run(
             workloads,
-            store_path=db or settings.database_path(),
+            store_path=db or settings.database(),
             effort=effort,
             budget_s=budget,
             device=place,
             strategies=strategies,
             force=force,
+            campaign=campaign,
             on_event=bar.tuner_event,
         )
     if as_json:
@@ -307,6 +321,7 @@ def warmup(
 
 
 app.add_typer(deploy.app)
+app.add_typer(fleet.app, name="fleet")
 
 
 @app.command()

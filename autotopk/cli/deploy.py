@@ -1,10 +1,11 @@
 """The commands around files: export, verify, diff, import, report."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from autotopk import database
 from autotopk.cli import arguments
 from autotopk.cli.options import AsJson, Database, OfDevice, print_json
 from autotopk.cli.wording import counted
@@ -125,7 +126,9 @@ def diff(
 
 @app.command("import")
 def import_(
-    path: Annotated[Path, typer.Argument(metavar="OTHER.sqlite")], db: Database = None, as_json: AsJson = False
+    path: Annotated[Any, typer.Argument(metavar="OTHER.sqlite|URL", parser=database.named)],
+    db: Database = None,
+    as_json: AsJson = False,
 ) -> None:
     """Add the measurements of another tuning database.
 

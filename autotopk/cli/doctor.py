@@ -18,6 +18,7 @@ from autotopk.cli.arguments import devices_here
 from autotopk.cli.wording import counted
 from autotopk.compilers import nvcc
 from autotopk.compilers.tilelang import reasons_unbuildable
+from autotopk.database import Database
 from autotopk.device import Device, device_of
 from autotopk.errors import ArtifactError, AutotopkError, AutotopkWarning, DatabaseError
 from autotopk.kernel import distribution_version
@@ -222,7 +223,7 @@ def _trouble(winner: Winner) -> str | None:
 
 
 def _storage() -> Iterator[Finding]:
-    yield _database(settings.database_path())
+    yield _database(settings.database())
     folder = settings.cache_dir()
     existing = next(parent for parent in (folder, *folder.parents) if os.path.exists(parent))
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
@@ -233,8 +234,8 @@ def _storage() -> Iterator[Finding]:
         yield Finding("storage", "warning", f"compiled kernels are not loaded: {reason}, {kernel_cache.OR}")
 
 
-def _database(path: Path) -> Finding:
-    if not os.path.exists(path):
+def _database(path: Database) -> Finding:
+    if isinstance(path, Path) and not path.exists():
         return Finding("storage", "note", f"no tuning database at {path} yet; `autotopk tune` makes it")
     from autotopk.tuning_db.store import Store
 

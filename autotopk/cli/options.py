@@ -2,11 +2,11 @@
 
 import json
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from autotopk import database
 from autotopk.cli import arguments
 
 OfDevice = Annotated[
@@ -18,7 +18,13 @@ OfDevice = Annotated[
     ),
 ]
 Database = Annotated[
-    Path | None, typer.Option("--db", help="Tuning database, with its winners beside it; by default the user's.")
+    Any,  # database.Database or None: typer knows no unions
+    typer.Option(
+        "--db",
+        metavar="FILE|URL",
+        parser=database.named,
+        help="Tuning database, a file with its winners beside it or postgresql://HOST/NAME; by default the user's.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -29,7 +35,7 @@ def print_json(value: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """What JSON has no form of: records as objects, sets as sorted lists, paths as texts."""
+    """What JSON has no form of: records as objects, sets as sorted lists, paths and servers as texts."""
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     return sorted(value) if isinstance(value, frozenset) else str(value)

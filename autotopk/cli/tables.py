@@ -19,7 +19,7 @@ from autotopk.errors import inert
 from autotopk.runtime.warmup import WarmupReport
 from autotopk.tuning.dry_run import DryRun
 from autotopk.tuning.events import TuneReport
-from autotopk.tuning_db.records import Measurement, Winner
+from autotopk.tuning_db.records import Held, Measurement, Progress, Winner
 
 PLAIN_WIDTH = 10_000
 """Columns of a file or a pipe, more than any table needs."""
@@ -300,3 +300,12 @@ def _us(value: float | None) -> str:
 
 def _ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
+
+
+def fleet_tables(progress: Sequence[Progress], held: Sequence[Held], source: str) -> Iterator[RenderableType]:
+    """How far campaigns are on every device, and who holds what."""
+    rows = [(one.campaign, one.device, *map(str, (one.done, one.claimed, one.open, one.failed))) for one in progress]
+    yield _table(source, ("campaign", "device", "done", "claimed", "open", "failed"), rows)
+    if held:
+        claims = [(str(one.key), one.device, one.holder, f"{one.left_s:.0f} s") for one in held]
+        yield _table("claimed", ("workload", "device", "holder", "lease left"), claims)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from autotopk import kernel, settings
 from autotopk.cli.arguments import SelectionError, device_named
+from autotopk.database import Database
 from autotopk.device import Device
 from autotopk.errors import ArtifactError, DatabaseError, inert, warn
 from autotopk.key import TuningKey
@@ -35,14 +36,14 @@ def served() -> list[Winner]:
     return [winner for device in known_devices() for winner in default.winners(device)]
 
 
-def winners(database: Path | None, device: str | None) -> tuple[list[Winner], str]:
+def winners(database: Database | None, device: str | None) -> tuple[list[Winner], str]:
     """Winners, and where they are from.
 
     That is the named tuning database or winners file, else the user's tuning database, else, where there is none,
     what run time serves. Raises DatabaseError, SelectionError.
     """
-    path = database or settings.database_path()
-    if database is None and not os.path.exists(path):
+    path = database or settings.database()
+    if database is None and isinstance(path, Path) and not path.exists():
         found, source = served(), "the winners that run time serves"
     else:
         found, source = _read(path), str(path)
@@ -52,12 +53,12 @@ def winners(database: Path | None, device: str | None) -> tuple[list[Winner], st
     return found, source
 
 
-def measurements(database: Path | None, device: str | None) -> tuple[list[Measurement], str]:
+def measurements(database: Database | None, device: str | None) -> tuple[list[Measurement], str]:
     """Everything measured, and where it is stored. Raises DatabaseError, SelectionError."""
     from autotopk.tuning_db.store import Store
 
-    path = database or settings.database_path()
-    if ownership.holds_winners(path):
+    path = database or settings.database()
+    if isinstance(path, Path) and ownership.holds_winners(path):
         raise DatabaseError(f"{path} holds winners, not the measurements behind them")
     with Store.open(path, read_only=True) as store:
         wanted = device and device_named(device, store.devices()).fingerprint
@@ -77,25 +78,25 @@ def check_any(winners: Sequence[Winner], path: Path) -> None:
         raise ArtifactError(f"there are no winners to write to {path}; `autotopk tune` makes some")
 
 
-def import_measurements(other: Path, database: Path | None) -> tuple[int, list[Winner], Path]:
+def import_measurements(other: Database, database: Database | None) -> tuple[int, list[Winner], Path]:
     """Merge another tuning database into ours, or into a named one, and publish its winners again.
 
     Returns how many measurements were new, the winners, and where they are. Raises DatabaseError, ArtifactError.
     """
     from autotopk.tuning_db.store import Store
 
-    if ownership.holds_winners(other):
+    if isinstance(other, Path) and ownership.holds_winners(other):
         raise DatabaseError(
             f"{other} holds winners, not the measurements behind them: serve from it with AUTOTOPK_DB={other}, "
             "or import the tuning database that it was exported from"
         )
-    with Store.open(database or settings.database_path()) as store, _publishing(store) as published:
+    with Store.open(database or settings.database()) as store, _publishing(store) as published:
         new = store.merge(other)
         found = store.winners()
     return new, found, published
 
 
-def drop(keys: Sequence[TuningKey], device: str | None, database: Path | None) -> tuple[list[TuningKey], Path]:
+def drop(keys: Sequence[TuningKey], device: str | None, database: Database | None) -> tuple[list[TuningKey], Path]:
     """Let what was measured for keys on a device count no more, and publish the winners that are left.
 
     Returns the keys for which anything counted, and where the winners are. Raises DatabaseError, ArtifactError, and
@@ -103,8 +104,8 @@ def drop(keys: Sequence[TuningKey], device: str | None, database: Path | None) -
     """
     from autotopk.tuning_db.store import Store
 
-    path = database or settings.database_path()
-    if not path.exists():
+    path = database or settings.database()
+    if isinstance(path, Path) and not path.exists():
         raise DatabaseError(f"there is no tuning database at {path}; `autotopk tune` makes one")
     with Store.open(path) as store, _publishing(store) as published:
         fingerprint = device_named(device, store.devices()).fingerprint
@@ -119,18 +120,18 @@ def drop(keys: Sequence[TuningKey], device: str | None, database: Path | None) -
 @contextmanager
 def _publishing(store: "Store") -> Iterator[Path]:
     """Where a database's winners go when the caller has changed it. Raises ArtifactError, if it can before that."""
-    published = settings.published_path(store.path)
+    published = settings.published_path(store.place)
     ownership.refuse_to_overwrite(published)
     yield published
     artifact.publish(store.winners(), published)
     default.reload()
 
 
-def _read(path: Path) -> list[Winner]:
+def _read(path: Database) -> list[Winner]:
     """The winners of a tuning database, or of an artifact."""
     from autotopk.tuning_db.store import Store
 
-    if ownership.holds_winners(path):
+    if isinstance(path, Path) and ownership.holds_winners(path):
         found, bundle = artifact.opened(path)
         kernel.deploy(bundle)  # for who exports it anew
         if found.loss:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from autotopk.database import Database
 from autotopk.device import Device
 from autotopk.tuning_db.records import Measurement, Status, Winner
 from autotopk.workloads import Workload
@@ -12,9 +13,10 @@ from autotopk.workloads import Workload
 Outcome = Literal["finished", "budget", "interrupted"]
 """Everything was done; the budget ended first; Ctrl-C."""
 
-WorkloadOutcome = Literal["tuned", "confirmed", "known", "unclear", "partial", "failed", "skipped"]
+WorkloadOutcome = Literal["tuned", "confirmed", "known", "unclear", "partial", "failed", "skipped", "elsewhere"]
 """Raced now; an earlier run's winner, raced again with the same result; decided by earlier runs; too noisy to say;
-ended before its race by budget, Ctrl-C or want of kernels; not even torch.topk could be timed; not begun."""
+ended before its race by budget, Ctrl-C or want of kernels; not even torch.topk could be timed; not begun; completed by
+another tuner of the campaign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class TuneReport:
     outcome: Outcome
     results: tuple[WorkloadResult, ...]
     """In the order of the workloads."""
-    store_path: Path
+    store_path: Database
     winners_path: Path
     """The published artifact."""
     elapsed_s: float

@@ -58,6 +58,8 @@ class Context:
     tell: Callable[[Event], None]
     max_contention: float = 0.05
     """Above it a time on a CPU is noise, see `noise`."""
+    held: Callable[[], bool] = lambda: True
+    """Whether the workload at hand is still this tuner's to measure."""
 
     @property
     def baseline(self) -> str:
@@ -378,9 +380,9 @@ class Session:
             self.context.tell(CandidateMeasured(self.workload, one, len(self.statuses)))
 
     def _late(self, share: float) -> bool:
-        """Whether this part of the workload's device time is used up, or the run's budget."""
+        """Whether this part of the workload's device time is used up, or the run's budget, or it is another tuner's."""
         busy = self.context.worker.busy_s - self._busy_before
-        return busy > share * self.share_s or time.monotonic() > self.context.until
+        return busy > share * self.share_s or time.monotonic() > self.context.until or not self.context.held()
 
 
 def _noisy(one: Measurement, why: str) -> Measurement:

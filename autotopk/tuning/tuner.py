@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,8 +18,9 @@ import torch
 
 from autotopk import settings
 from autotopk.candidate import Candidate
+from autotopk.database import Database
 from autotopk.device import device_of
-from autotopk.errors import MeasurementError
+from autotopk.errors import MeasurementError, SelectionError
 from autotopk.key import NEIGHBOUR_RADIUS
 from autotopk.problem import Problem
 from autotopk.runtime import self_check
@@ -41,6 +42,7 @@ from autotopk.tuning.events import (
 from autotopk.tuning.log import Log
 from autotopk.tuning.search import is_exhaustive
 from autotopk.tuning.session import Context, Session
+from autotopk.tuning.sharing import Sharing, campaign_name
 from autotopk.tuning.worker import Worker
 from autotopk.tuning_db import artifact, ownership
 from autotopk.tuning_db.store import Store
@@ -54,13 +56,14 @@ NEIGHBOURS = 4
 def tune(
     workloads: Iterable[Workload],
     *,
-    store_path: Path | None = None,
+    store_path: Database | None = None,
     winners_path: Path | None = None,
     device: torch.device | None = None,
     effort: Literal["quick", "full", "oracle"] = "quick",
     budget_s: float | None = None,
     strategies: Collection[str] | None = None,
     force: bool = False,
+    campaign: str | None = None,
     preload: Sequence[str] = (),
     timeout_s: float = 30.0,
     on_event: Callable[[Event], None] = lambda event: None,
@@ -73,21 +76,25 @@ def tune(
 
     Args:
         workloads: what to measure; the first ones first.
-        store_path: the tuning database, by default the user's.
+        store_path: the tuning database, a file or a server, by default the user's.
         winners_path: the published artifact, by default the user's, or of another database STEM.winners.sqlite beside
-            it.
+            it, of another server in the cache folder.
         device: where to measure, by default the first GPU, else the CPU.
         effort: "quick" measures what is compiled soon, and races a few; "full" searches further and has more rounds;
             "oracle" races everything.
         budget_s: seconds of wall clock to end after; by default some for every workload, unlimited for "oracle".
         strategies: names of those to measure beside torch.topk, by default all.
         force: measure the workloads anew; what was measured before ceases to count as each of them is finished.
+        campaign: shares the workloads with all tuners of this name on the same model of device and the same database:
+            each is measured by one of them. By default a server's tuners of the same effort, strategies and versions
+            share, and those of a file do not.
         preload: modules imported in every process, for strategies that register themselves.
         timeout_s: longest turn of one candidate.
         on_event: is called with every event.
 
     Raises:
         DatabaseError: the tuning database cannot be opened or written.
+        SelectionError: a campaign has an odd name, or is none and measures anew on a server.
         ArtifactError: the winners cannot be published, or would replace a file of somebody else's.
     """
     begun, contention = time.monotonic(), settings.max_contention()
@@ -96,7 +103,7 @@ def tune(
     workloads = list(dict.fromkeys(workloads))
     place = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model, environment = device_of(place), environment_of(device_of(place))
-    store_path = store_path or settings.database_path()
+    store_path = store_path or settings.database()
     winners_path = winners_path or settings.published_path(store_path)
     ownership.refuse_to_overwrite(winners_path)
     _check_kernels(place, on_event)
@@ -110,16 +117,26 @@ def tune(
         Worker(place, preload=preload, timeout_s=timeout_s) as worker,
         closing(CompilePool(model, preload=preload)) as pool,
     ):
-        run = store.begin_run(model, environment, arguments)
+        name = campaign_name(campaign, store, environment, effort, strategies)
+        if force and name is not None and campaign is None:
+            raise SelectionError("measuring anew on a server needs the name of a new campaign")
+        run = store.begin_run(model, environment, arguments | ({} if name is None else {"campaign": name}))
+        sharing = None if name is None else Sharing(store, name, model, place)
         until = begun + (math.inf if budget_s is None else budget_s)
         context = Context(model, environment, EFFORTS[effort], store, run, worker, pool, until, on_event, contention)
-        tuning = TuningRun(context, workloads, strategies, force)
+        if sharing is not None:
+            context = replace(context, held=sharing.held)
+        tuning = TuningRun(context, workloads, strategies, force, sharing)
         outcome = tuning.go()
-        store.derive_winners(model.fingerprint)
+        winners = {winner.key: winner for winner in store.derive_winners(model.fingerprint)}
         artifact.publish(store.winners(), winners_path)
         store.end_run(run, outcome)
     default.reload()
-    return TuneReport(outcome, tuple(tuning.results), store_path, winners_path, time.monotonic() - begun)
+    results = tuple(
+        replace(one, winner=winners.get(one.workload.key)) if one.outcome == "elsewhere" else one
+        for one in tuning.results
+    )
+    return TuneReport(outcome, results, store_path, winners_path, time.monotonic() - begun)
 
 
 def _check_kernels(place: torch.device, on_event: Callable[[Event], None]) -> None:
@@ -137,6 +154,8 @@ class TuningRun:
     workloads: Sequence[Workload]
     strategies: Collection[str] | None
     force: bool = False
+    sharing: Sharing | None = None
+    """With whom the workloads are shared, if with anybody."""
     results: list[WorkloadResult] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -152,23 +171,57 @@ class TuningRun:
         session = None
         outcome: Outcome = "finished"
         try:
+            if self.sharing:
+                self.sharing.enrol([workload.key for workload in self._todo])
             while self._todo:
                 if time.monotonic() > self.context.until:
                     outcome = "budget"
                     break
-                workload = self._next()
+                workload = self._claimed() if self.sharing else self._next()
+                if workload is None:
+                    continue
                 session = self._session(len(self.results), workload)
-                self._finish(session.index, session.run())
-                if self.force and session.before and self.results[-1].outcome == "tuned":
-                    self.context.store.discard(self.context.device.fingerprint, workload.key, session.before)
+                result = session.run()
+                if self.sharing and not self.sharing.finish(result.outcome):
+                    self._todo.append(workload)  # another tuner took it over; what was measured counts all the same
+                else:
+                    self._finish(session.index, result)
+                    if self.force and session.before and result.outcome == "tuned":
+                        self.context.store.discard(self.context.device.fingerprint, workload.key, session.before)
                 session = None
         except KeyboardInterrupt:
             outcome = "interrupted"
             if session is not None and len(self.results) == session.index:
                 self.results.append(session.result("partial"))
+        finally:
+            if self.sharing:
+                self.sharing.give_up()
         done = {result.workload: result for result in self.results}
         self.results = [done.get(workload, WorkloadResult(workload, "skipped")) for workload in self.workloads]
         return outcome
+
+    def _claimed(self) -> Workload | None:
+        """A workload that this tuner holds now; None where the others hold all, after a pause, or all are complete."""
+        assert self.sharing
+        complete = self.sharing.complete()
+        for workload in [one for one in self._todo if one.key in complete]:
+            self._todo.remove(workload)
+            self._ahead.pop(workload, None)
+            self._finish(len(self.results), WorkloadResult(workload, "elsewhere"))
+        if not self._todo:
+            return None
+        first = self._next()
+        self._todo.insert(0, first)
+        key = self.sharing.claim([workload.key for workload in self._todo])
+        if key is None:
+            self.sharing.wait(self.context.until)
+            return None
+        workload = next(one for one in self._todo if one.key == key)
+        self._todo.remove(workload)
+        prepared = self._ahead.pop(workload, None) or self._prepare(workload)
+        prepared.evidence = self.context.store.evidence(self.context.device.fingerprint, key)  # others may have added
+        self._ahead[workload] = prepared
+        return workload
 
     def _next(self) -> Workload:
         """The next workload; where time for compiling is short, the first one that has its kernels."""
@@ -254,7 +307,7 @@ class TuningRun:
 
     def _eta_s(self) -> float | None:
         """Seconds left at the pace of the workloads that were measured, within the budget."""
-        paces = [result.seconds for result in self.results if result.outcome != "known"]
+        paces = [result.seconds for result in self.results if result.outcome not in ("known", "elsewhere")]
         if not paces:
             return None
         left = len(self.workloads) - len(self.results)

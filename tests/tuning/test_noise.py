@@ -200,10 +200,10 @@ def test_a_discarded_winner_is_dropped_until_it_is_measured_again(store: Store) 
 def test_discards_travel_with_a_merge(store: Store, tmp_path: Path) -> None:
     run_session(store, ReplayWorker(times={FASTER: 40}))
     with Store.open(tmp_path / "other.sqlite") as other:
-        other.merge(store.path)
+        other.merge(store.place)
         assert len(other.winners()) == 1
         store.discard(DEVICE.fingerprint, WORKLOAD.key)
-        assert other.merge(store.path) == 0
+        assert other.merge(store.place) == 0
         assert other.winners() == []
 
 

@@ -22,7 +22,7 @@ class Recorded(Store):
     """A database that says of every measurement that it was made from other files, and of that code if any."""
 
     def __init__(self, store: Store, code: str | None = None) -> None:
-        super().__init__(store.path, store._engine)
+        super().__init__(store.place, store._engine)
         self._code = code
 
     def evidence(self, device: str, key: TuningKey) -> list[Evidence]:

@@ -106,7 +106,8 @@ def test_what_was_tuned_is_served(tmp_path: Path) -> None:
 
     folder = Path(os.environ["AUTOTOPK_CACHE_DIR"])
     report = tune([Workload(4, 64, 5)], device=torch.device("cpu"))
-    assert report.store_path.parent == report.winners_path.parent == folder
+    assert report.store_path == folder / "tuning.sqlite"
+    assert report.winners_path.parent == folder
     assert autotopk.explain(torch.randn(4, 64), 5).choice.step == "exact"
 
 

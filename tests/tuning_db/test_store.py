@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from autotopk.candidate import Candidate
 from autotopk.device import H100
 from autotopk.errors import DatabaseError
-from autotopk.tuning_db import artifact, migrations, store
+from autotopk.tuning_db import artifact, engines, migrations
 from autotopk.tuning_db.records import Measurement
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence, derive
@@ -58,7 +58,7 @@ def test_new_file_is_marked_and_has_no_write_ahead_log(database: Store, path: Pa
     assert ask(path, "PRAGMA application_id") == [(migrations.APPLICATION_ID,)]
     assert ask(path, "PRAGMA user_version") == [(migrations.current(),)]
     assert ask(path, "PRAGMA journal_mode") == [("delete",)]
-    tables = {"device", "environment", "candidate", "workload", "run", "measurement", "winner", "discard"}
+    tables = {"device", "environment", "candidate", "workload", "run", "measurement", "winner", "discard", "task"}
     assert {name for (name,) in ask(path, "SELECT name FROM sqlite_master WHERE type = 'table'")} == tables
 
 
@@ -153,7 +153,7 @@ def test_measurements_are_never_changed(database: Store, run: int, path: Path, c
 
 
 def test_foreign_keys_are_enforced(database: Store, run: int) -> None:
-    with database._transaction(store.WRITE) as session, pytest.raises(Exception, match="FOREIGN KEY"):
+    with database._transaction(engines.WRITE) as session, pytest.raises(Exception, match="FOREIGN KEY"):
         session.connection().exec_driver_sql("DELETE FROM device")
 
 
@@ -241,8 +241,8 @@ def test_merging_either_way_gives_the_same_winners(
 ) -> None:
     folder = tmp_path_factory.mktemp("merge")
     with Store.open(filled(folder / "left", *left)) as one, Store.open(filled(folder / "right", *right)) as other:
-        assert one.merge(other.path) == len(right)
-        assert other.merge(one.path) == len(left)
+        assert one.merge(other.place) == len(right)
+        assert other.merge(one.place) == len(left)
         assert one.measurements() == other.measurements()
         assert one.winners() == other.winners()
 
@@ -288,7 +288,7 @@ def newer(path: Path) -> None:
         (folder, "not a regular file"),
         (foreign, "no tuning database of autotopk"),
         (winners_file, "no tuning database of autotopk"),
-        (newer, "has schema 7; this autotopk reads up to 4"),
+        (newer, "has schema 7; this autotopk reads up to 5"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -421,7 +421,7 @@ def test_writer_waits_for_another(database: Store, run: int, path: Path) -> None
 
 def test_writer_that_waited_in_vain_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(path, measurement())
-    monkeypatch.setattr(store, "BUSY_S", 0.1)
+    monkeypatch.setattr(engines, "BUSY_S", 0.1)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(DatabaseError, match="database is locked"):
