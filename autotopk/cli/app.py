@@ -127,9 +127,7 @@ def tune(
         ),
     ] = None,
     db: Database = None,
-    from_misses: Annotated[
-        Path | None, typer.Option(help="Tune the problems that AUTOTOPK_MISSES=FILE recorded.")
-    ] = None,
+    from_misses: Annotated[Path | None, typer.Option(help="Tune the problems in AUTOTOPK_MISSES=FILE.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be measured, and how long; measure nothing.")
     ] = False,
@@ -155,23 +153,10 @@ def tune(
         workloads = list(dict.fromkeys([*workloads, *misses.read(from_misses, device_of(place))]))
     workloads = workloads or arguments.usual(place)
     if dry_run:
-        from autotopk.cli.tables import dry_run_parts
-        from autotopk.tuning.dry_run import plan
+        from autotopk.cli.planned import show
 
-        planned = plan(
-            workloads,
-            device_of(place),
-            db or settings.database_path(),
-            effort=effort,
-            budget_s=budget,
-            strategies=strategies,
-            force=force,
-        )
-        if as_json:
-            print_json(planned)
-        else:
-            for part in dry_run_parts(planned):
-                console().print(part)
+        asked = {"effort": effort, "budget_s": budget, "strategies": strategies, "force": force}
+        show(workloads, device_of(place), db or settings.database(), as_json, asked)
         return
     if place.type == "cpu":
         typer.echo("no GPU in use: tuning torch's CPU operators", err=True)

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from pathlib import Path
 from statistics import fmean
 
+from autotopk.database import Database, Server
 from autotopk.device import Device
 from autotopk.tuning.candidates import candidates, lattice
 from autotopk.tuning.efforts import EFFORTS
@@ -45,7 +45,7 @@ class DryRun:
 def plan(
     workloads: Sequence[Workload],
     device: Device,
-    store_path: Path,
+    database: Database,
     *,
     effort: str = "quick",
     budget_s: float | None = None,
@@ -56,8 +56,8 @@ def plan(
     from autotopk.tuning_db.store import Store
 
     asked, measured = EFFORTS[effort], list[Measurement]()
-    if store_path.exists():
-        with Store.open(store_path, read_only=True) as store:
+    if isinstance(database, Server) or database.exists():
+        with Store.open(database, read_only=True) as store:
             measured = store.measurements(device=device.fingerprint)
     done = set() if force else {(one.key, one.candidate) for one in measured if one.status != "noisy"}
     planned = []

@@ -1,0 +1,90 @@
+"""Tuners that share a database: started for every device, killed in the middle, and looked at."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotopk.cli import fleet
+from autotopk.errors import SelectionError
+from autotopk.tuning_db.store import Store
+
+WORKLOADS = ["--rows", "4", "--cols", "64,128,256", "-k", "3"]
+COUNT = 6
+"""Of these, in both orders."""
+
+
+@pytest.fixture
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("AUTOTOPK_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("AUTOTOPK_LEASE", "3")
+    return tmp_path / "tuning.sqlite"
+
+
+def status() -> dict[str, Any]:
+    command = [sys.executable, "-m", "autotopk", "fleet", "status", "--json"]
+    told: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return told
+
+
+def complete(database: Path, progress: dict[str, Any]) -> None:
+    """That all are done, none is held, and every workload has a winner."""
+    assert (progress["done"], progress["claimed"], progress["open"], progress["failed"]) == (COUNT, 0, 0, 0)
+    with Store.open(database) as store:
+        assert len(store.winners()) == COUNT
+
+
+def test_a_tuner_for_every_device(database: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """They share the workloads, and each line says whose it is."""
+    assert fleet.tune_everywhere(["tune", *WORKLOADS, "--device", "all"], None, None, ["cpu", "cpu"]) == 0
+    told = status()
+    (progress,) = told["progress"]
+    complete(database, progress)
+    assert told["claimed"] == []
+    lines = capfd.readouterr().out.splitlines()
+    assert lines
+    assert all(line.startswith("cpu: ") for line in lines)
+
+
+def test_one_that_is_killed_is_taken_over_from(database: Path) -> None:
+    command = [sys.executable, "-m", "autotopk", "tune", "--device", "cpu", "--campaign", "nightly", *WORKLOADS]
+    killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 100
+    while time.monotonic() < deadline and not (database.exists() and held(database)):
+        time.sleep(0.1)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True, timeout=200)
+    (progress,) = status()["progress"]
+    assert progress["campaign"] == "nightly"
+    complete(database, progress)
+
+
+def held(database: Path) -> bool:
+    """Whether a tuner holds a workload."""
+    from autotopk.tuning_db import leases
+
+    try:
+        with Store.open(database, read_only=True) as store:
+            return bool(leases.status(store)[1])
+    except Exception:  # being made
+        return False
+
+
+def test_what_all_devices_do_not_go_with() -> None:
+    with pytest.raises(SelectionError, match="needs a GPU, and none is here"):
+        fleet.tune_everywhere(["tune"], None, None, [])
+    with pytest.raises(SelectionError, match="--json goes with one device"):
+        fleet.tune_everywhere(["tune", "--json"], None, None, ["cpu"])
+
+
+def test_the_device_of_the_command_is_left_out() -> None:
+    left = ["tune", "--tag", "ci", "--budget", "9"]
+    assert fleet._without_device(["tune", "--device", "all", *left[1:]]) == left
+    assert fleet._without_device([*left, "--device=all"]) == left
