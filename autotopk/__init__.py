@@ -8,7 +8,7 @@ from autotopk.errors import AutotopkError, AutotopkWarning
 from autotopk.problem import Problem
 
 if TYPE_CHECKING:
-    from autotopk.runtime.agreement import sync_winners
+    from autotopk.runtime.same_winners import sync_winners
     from autotopk.runtime.api import kth_value, reload, topk, topk_indices, topk_mask, topk_softmax
     from autotopk.runtime.counters import Stats
     from autotopk.runtime.explain import Explanation, explain, explain_problem
@@ -53,7 +53,7 @@ _HOMES = {
     "kth_value": "autotopk.runtime.api",
     "patch": "autotopk.runtime.patching",
     "reload": "autotopk.runtime.api",
-    "sync_winners": "autotopk.runtime.agreement",
+    "sync_winners": "autotopk.runtime.same_winners",
     "stats": "autotopk.runtime.insight",
     "topk": "autotopk.runtime.api",
     "topk_indices": "autotopk.runtime.api",
