@@ -10,6 +10,7 @@ from autotopk.problem import Problem
 if TYPE_CHECKING:
     from autotopk.runtime.api import kth_value, reload, topk, topk_indices, topk_mask, topk_softmax
     from autotopk.runtime.explain import Explanation, explain, explain_problem
+    from autotopk.runtime.merging import merge_topk
     from autotopk.runtime.patching import Patch, patch
     from autotopk.runtime.warmup import WarmupReport, warmup
     from autotopk.tuning.tuner import tune
@@ -26,6 +27,7 @@ __all__ = [
     "explain",
     "explain_problem",
     "kth_value",
+    "merge_topk",
     "patch",
     "reload",
     "topk",
@@ -43,6 +45,7 @@ _HOMES = {
     "explain": "autotopk.runtime.explain",
     "explain_problem": "autotopk.runtime.explain",
     "kth_value": "autotopk.runtime.api",
+    "merge_topk": "autotopk.runtime.merging",
     "patch": "autotopk.runtime.patching",
     "reload": "autotopk.runtime.api",
     "topk": "autotopk.runtime.api",
