@@ -8,12 +8,13 @@ from autotopk.errors import AutotopkError, AutotopkWarning
 from autotopk.problem import Problem
 
 if TYPE_CHECKING:
-    from autotopk.runtime.same_winners import sync_winners
     from autotopk.runtime.api import kth_value, reload, topk, topk_indices, topk_mask, topk_softmax
     from autotopk.runtime.counters import Stats
     from autotopk.runtime.explain import Explanation, explain, explain_problem
     from autotopk.runtime.insight import stats, watch
+    from autotopk.runtime.merging import merge_topk
     from autotopk.runtime.patching import Patch, patch
+    from autotopk.runtime.same_winners import sync_winners
     from autotopk.runtime.warmup import WarmupReport, warmup
     from autotopk.tuning.tuner import tune
 
@@ -30,6 +31,7 @@ __all__ = [
     "explain",
     "explain_problem",
     "kth_value",
+    "merge_topk",
     "patch",
     "reload",
     "sync_winners",
@@ -51,6 +53,7 @@ _HOMES = {
     "explain": "autotopk.runtime.explain",
     "explain_problem": "autotopk.runtime.explain",
     "kth_value": "autotopk.runtime.api",
+    "merge_topk": "autotopk.runtime.merging",
     "patch": "autotopk.runtime.patching",
     "reload": "autotopk.runtime.api",
     "sync_winners": "autotopk.runtime.same_winners",

@@ -7,6 +7,7 @@ A tensor that is more than its data takes a longer way: through autograd here, a
 top of data (compilers, transforms, modes) as an operator of torch, see `operators`, which comes back with the data.
 """
 
+import sys
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any
@@ -68,6 +69,12 @@ def is_fake(x: object) -> bool:
     from torch._subclasses.fake_tensor import FakeTensor  # 0.2 s, and imported wherever there is one
 
     return isinstance(x, FakeTensor)
+
+
+def is_dtensor(x: object) -> bool:
+    """Whether it is a tensor that is distributed over a mesh of devices."""
+    home = sys.modules.get("torch.distributed.tensor")  # imported wherever there is one
+    return home is not None and type(x) is home.DTensor
 
 
 def _only_devices() -> bool:
@@ -177,7 +184,7 @@ class Operation(Planner):
         self._of_torch: Finish | None = None if of_pairs is torch.return_types.topk else of_pairs
         self._of_answer = of_pairs if answer == "pairs" else of_answer
         self.attach = attach
-        self._stable = stable is not None
+        self.stable = stable is not None
         self._torch_topk = stable or torch_topk
         self.operator: Callable[..., Any] | None = None
         """Of torch, with arguments and results as here; see `operators`."""
@@ -265,7 +272,7 @@ class Operation(Planner):
             if _is_tracing():  # then sizes are tensors, so that no key is ever found again
                 return self.of_torch(input, k, dim, largest, sorted, out)
             rows = input.detach()
-            plan = self._first(key, rows, View.of(rows, k, dim, largest, sorted, self._stable))
+            plan = self._first(key, rows, View.of(rows, k, dim, largest, sorted, self.stable))
             if plan is None:
                 return self.of_torch(input, k, dim, largest, sorted, out)
         return self._run(plan, input, k, dim, largest, sorted, out, data)
@@ -302,6 +309,10 @@ class Operation(Planner):
         self, input: Tensor, k: int, dim: int, largest: bool, sorted: bool, out: Outputs | None, data: bool
     ) -> Any:
         """The result by way of torch's dispatcher: as our operator where our kernels may answer, else as torch.topk."""
+        if not _is_compiling() and out is None and not data and is_dtensor(input):
+            from autotopk.runtime import dtensors  # imports torch.distributed.tensor
+
+            return dtensors.topk(self, input, k, dim, largest, sorted)
         usual = type(k) in (int, torch.SymInt) and (type(dim), type(largest), type(sorted)) == (int, bool, bool)
         if out is not None or data or self.operator is None or not (usual and self._may_answer(input)):
             return self.of_torch(input, k, dim, largest, sorted, out)
@@ -323,14 +334,18 @@ class Operation(Planner):
         if out is not None:
             return self._torch_topk(input, k, dim, largest, sorted, out=out)
         pairs = self._torch_topk(input, k, dim, largest, sorted)
-        size = input.shape[dim] if self._longest is not None and input.dim() and not _is_tracing() else 0
-        if type(size) is int and size > (self._longest or 0):  # exporters have symbols in place of numbers
-            raise OverflowError(f"dimension {dim} is {size} long, {self.name} counts to {self._longest}")
+        if self._longest is not None and input.dim() and not _is_tracing():
+            self.check_length(dim, input.shape[dim])
         return pairs if self._of_torch is None else self._of_torch(pairs)
 
     def knows_torch_for(self, input: Tensor) -> bool:
         """Whether torch.topk is the plan of any layout of these sizes."""
         return any(plan is None and key[0] == input.shape for key, plan in list(self._plans.items()))
+
+    def check_length(self, dim: int, size: int) -> None:
+        """Raise OverflowError for a dimension that is longer than the result can count."""
+        if self._longest is not None and type(size) is int and size > self._longest:  # exporters have symbols
+            raise OverflowError(f"dimension {dim} is {size} long, {self.name} counts to {self._longest}")
 
     def _finish(self, problem: Problem) -> Finish | None:
         return self._of_answer if problem.answer == self.answer else self._of_pairs
