@@ -15,9 +15,10 @@ from sqlalchemy.sql.functions import FunctionElement
 from autotopk.device import Device
 from autotopk.errors import inert
 from autotopk.key import TuningKey
+from autotopk.tuning_db.identifiers import row_id
 from autotopk.tuning_db.models import DeviceRow, TaskRow, WorkloadRow
 from autotopk.tuning_db.records import Held, Progress
-from autotopk.tuning_db.rows import device_columns, row_id
+from autotopk.tuning_db.rows import device_columns
 from autotopk.tuning_db.store import Store
 
 SHAPE = ("dtype", "rows", "cols", "k", "sorted", "routing")

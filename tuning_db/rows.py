@@ -9,7 +9,6 @@ from math import inf
 from typing import Any, NamedTuple, cast, get_args
 
 from sqlalchemy import Select, and_, delete, func, insert, literal, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, aliased
 
 from autotopk.candidate import Candidate
@@ -34,6 +33,7 @@ from autotopk.tuning_db.columns import (
     or_nothing,
     why_not,
 )
+from autotopk.tuning_db.identifiers import row_id
 from autotopk.tuning_db.models import (
     Base,
     CandidateRow,
@@ -391,16 +391,3 @@ def _winner(row: Mapping[str, Any]) -> Winner:
 def _part(row: Mapping[str, Any], table: type[Base]) -> dict[str, Any]:
     """The columns of one table."""
     return {name: row[name] for name in _own_columns(table)}
-
-
-def row_id(session: Session, table: type[Base], columns: Mapping[str, Any], unique: tuple[str, ...] = ()) -> int:
-    """The row whose unique columns (all, unless named) are these, added first where there is none."""
-    query = select(table.id).filter_by(**{name: columns[name] for name in unique or columns})
-    found = session.scalar(query)
-    if found is None:
-        # on a server another tuner may add the same meanwhile
-        dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
-        places = None if not unique else list(unique)
-        session.execute(dialect.insert(table).on_conflict_do_nothing(index_elements=places), [dict(columns)])
-        found = session.scalars(query).one()
-    return found

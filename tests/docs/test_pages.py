@@ -7,6 +7,7 @@ Modules, which begin with a comment of their file's name, are tested where TESTE
 import json
 import re
 import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from unittest import SkipTest
@@ -113,7 +114,18 @@ def test_every_block_is_looked_at() -> None:
         for language in re.findall(r"^ *```(\w+)$", page.read_text(), re.MULTILINE)
         if language not in ("python", "console", "toml")
     }
-    assert others == {"aot.md: cpp", "first_strategy.md: cpp"}  # tests/export/native, test_first_kernels
+    tested = {"aot.md: cpp", "first_strategy.md: cpp"}  # tests/export/native, test_first_kernels
+    assert others == {*tested, "fleet.md: bash", "fleet.md: yaml"}  # below
+
+
+def test_launchers_of_fleets_are_well_formed() -> None:
+    page = (ROOT / "docs" / "fleet.md").read_text()
+    script, job = (re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL) for language in ("bash", "yaml"))
+    assert subprocess.run(["bash", "-n"], input=script[0], text=True, check=False).returncode == 0
+    pod = yaml.safe_load(job[0])["spec"]["template"]["spec"]
+    assert pod["restartPolicy"] == "OnFailure"
+    (container,) = pod["containers"]
+    assert {one["name"] for one in container["env"]} == {"AUTOTOPK_TUNING_DB"}
 
 
 def test_commands_are_told_apart_from_output() -> None:
