@@ -4,11 +4,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor, init_device_mesh
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 import autotopk
 from autotopk import distributed
-from tests.runtime.world import GROUPS
+from tests.runtime.world import GROUPS, SIZE
 
 PLACEMENTS = {"rows": Shard(0), "cols": Shard(1), "all": Replicate(), "partial": Partial()}
 MESHES: dict[tuple[int, ...], Any] = {}
@@ -16,8 +17,9 @@ MESHES: dict[tuple[int, ...], Any] = {}
 
 def select(size: int, x: Any, k: Any, options: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
     """Values and indices, and indices alone, in the group of the first ranks."""
-    found = distributed.topk(x, k, GROUPS[size], **options)
-    return found.values, found.indices, distributed.topk_indices(x, k, GROUPS[size], **options)
+    group = GROUPS[size] if size < SIZE else None  # the default
+    found = distributed.topk(x, k, group, **options)
+    return found.values, found.indices, distributed.topk_indices(x, k, group, **options)
 
 
 def gradient(size: int, x: Tensor, k: int, weights: Tensor, options: dict[str, Any]) -> tuple[Tensor, Tensor]:
@@ -46,15 +48,14 @@ def of_mesh(
         MESHES[shape] = init_device_mesh("cpu", shape)
     placements = [PLACEMENTS[one] for one in placed]
     if "partial" in placed:
-        from torch.distributed.tensor import DTensor
-
         return (autotopk.topk(DTensor.from_local(x, MESHES[shape], placements, run_check=False), k),)
-    d = distribute_tensor(x, MESHES[shape], placements)
+    d: Any = distribute_tensor(x, MESHES[shape], placements)
     if indices_alone:
-        alone = autotopk.topk_indices(d, k, stable=stable)
+        alone: Any = autotopk.topk_indices(d, k, stable=stable)
         return alone.full_tensor(), str(alone.placements)
     d.requires_grad_()
-    values, indices = autotopk.topk(d, k, stable=stable)
+    found: Any = autotopk.topk(d, k, stable=stable)
+    values, indices = found
     values.full_tensor().sum().backward()
     assert d.grad is not None
     return values.full_tensor().detach(), str(values.placements), indices.full_tensor(), d.grad.full_tensor()
