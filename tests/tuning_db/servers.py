@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +24,23 @@ def programs() -> Path | None:
         if (folder / "initdb").exists():
             return folder
     return None
+
+
+def reachable(programs: Path, place: Path) -> Path:
+    """The folder, or a copy in a place that any user may enter, where `NOBODY` may not enter it."""
+    if os.geteuid() != 0:
+        return programs
+    try:
+        asked = [str(programs / "initdb"), "--version"]
+        if subprocess.run(asked, user=NOBODY, cwd="/", capture_output=True, check=False).returncode == 0:
+            return programs
+    except OSError:
+        pass
+    package = programs.parents[1]
+    for folder in package.parent.glob(f"{package.name}*"):  # its libraries lie beside it
+        if folder.suffix != ".dist-info":
+            shutil.copytree(folder, place / folder.name)
+    return place / programs.relative_to(package.parent)
 
 
 class PostgresServer:
