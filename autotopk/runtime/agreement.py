@@ -1,4 +1,4 @@
-"""What the ranks of a group must agree on before they exchange results, so that all raise the same error and none waits.
+"""What the ranks of a group must agree on before they exchange results, so that all raise the same error.
 
 Each sends a few numbers about its call. Only where one of them is refused do the ranks exchange texts as well.
 """
@@ -14,6 +14,7 @@ from torch import Tensor
 _DTYPES = sorted({str(one) for one in vars(torch).values() if isinstance(one, torch.dtype)})
 _MOST_DIMS = 16
 _MASK = (1 << 62) - 1
+_gather_into = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # its name since torch 2.13
 
 
 def checked(x: Any, k: Any, dim: Any, **flags: Any) -> int:
@@ -55,7 +56,13 @@ def agreed_sizes(x: Any, k: Any, dim: Any, flags: dict[str, Any], group: Any) ->
         rank, (kind, text) = next((rank, text) for rank, text in enumerate(texts) if text)
         raise getattr(builtins, kind)(f"rank {rank} of the group: {text}")
     if any(one[2:] != all_about[0][2:] for one in all_about):
-        shape = tuple(x.shape), str(x.dtype), f"k={k}", f"dim={dim}", *(f"{name}={value}" for name, value in flags.items())
+        shape = (
+            tuple(x.shape),
+            str(x.dtype),
+            f"k={k}",
+            f"dim={dim}",
+            *(f"{name}={value}" for name, value in flags.items()),
+        )
         calls = "; ".join(f"rank {rank}: {', '.join(map(str, one))}" for rank, one in enumerate(_texts(shape, group)))
         raise ValueError(f"the ranks' calls differ in more than the size of the dimension: {calls}")
     return [one[1] for one in all_about]
@@ -78,7 +85,7 @@ def _exchanged(about: list[int], x: Any, group: Any) -> list[list[int]]:
         device = torch.device("cuda" if "nccl" in dist.get_backend(group) else "cpu")
     world = dist.get_world_size(group)
     everyone = torch.empty(world * len(about), dtype=torch.int64, device=device)
-    dist.all_gather_into_tensor(everyone, torch.tensor(about, dtype=torch.int64, device=device), group=group)
+    _gather_into(everyone, torch.tensor(about, dtype=torch.int64, device=device), group=group)
     found: list[list[int]] = everyone.view(world, -1).tolist()
     return found
 

@@ -1,5 +1,7 @@
 """Top-k of a DTensor: on each rank's own rows, or over ranks where the dimension is sharded."""
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -9,7 +11,7 @@ from autotopk.runtime.operations import Operation
 from autotopk.runtime.sharded import sharded_topk
 
 
-def topk(operation: Operation, input: DTensor, k: int, dim: int, largest: bool, sorted: bool) -> object:
+def topk(operation: Operation, input: DTensor, k: int, dim: int, largest: bool, sorted: bool) -> Any:
     """The operation's result, of DTensors: replicated over what shards the dimension, placed as the input elsewhere.
 
     Raises:
@@ -52,9 +54,9 @@ def _sizes(size: int, world: int) -> list[int]:
     return [max(0, min(shard, size - rank * shard)) for rank in range(world)]
 
 
-def _placed(found: object, input: DTensor, k: int, dim: int, placements: tuple[Placement, ...]) -> object:
+def _placed(found: Any, input: DTensor, k: int, dim: int, placements: tuple[Placement, ...]) -> Any:
+    """A result of a rank, a tensor or a pair, as DTensors."""
     if not isinstance(found, Tensor):
-        assert isinstance(found, tuple)
         return torch.return_types.topk(tuple(_placed(one, input, k, dim, placements) for one in found))
     shape = torch.Size((*input.shape[:dim], k, *input.shape[dim + 1 :]))
     stride = torch.empty(shape, device="meta").stride()

@@ -14,7 +14,7 @@ Lists = Tensor | Sequence[Tensor]
 def merge_topk(
     values: Lists, indices: Lists, k: int, largest: bool = True, sorted: bool = True
 ) -> torch.return_types.topk:
-    """The k best of the union of lists, per row: of equal values those of the lowest indices, whatever the lists' order.
+    """The k best of a row's lists together: of equal values those of the lowest indices, whatever the lists' order.
 
     Args:
         values: (lists, rows, n), or a sequence of (rows, n_i), of one dtype and device; in any order.

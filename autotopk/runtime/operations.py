@@ -10,7 +10,7 @@ top of data (compilers, transforms, modes) as an operator of torch, see `operato
 import sys
 from collections.abc import Callable
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 import torch.autograd.forward_ad as forward_ad
@@ -26,6 +26,9 @@ from autotopk.runtime.planning import Finish, Plan, Planner
 from autotopk.runtime.state import Runtime, default
 from autotopk.runtime.views import View
 from autotopk.torch_topk import torch_topk
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 Fallback = Callable[..., Any]
 """With the arguments and the result of torch.topk."""
@@ -70,7 +73,7 @@ def is_fake(x: object) -> bool:
     return isinstance(x, FakeTensor)
 
 
-def is_dtensor(x: object) -> bool:
+def is_dtensor(x: object) -> "TypeGuard[DTensor]":
     """Whether it is a tensor that is distributed over a mesh of devices."""
     home = sys.modules.get("torch.distributed.tensor")  # imported wherever there is one
     return home is not None and type(x) is home.DTensor

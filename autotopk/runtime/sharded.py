@@ -32,7 +32,7 @@ class _Chosen(torch.autograd.Function):
         zeros = gradient.new_zeros(ctx.size)
         size = ctx.size[ctx.dim]
         if size == 0:
-            return zeros, None, None, None, None
+            return zeros + gradient.sum(), None, None, None, None  # empty, and followed by autograd as other ranks' are
         places = indices - ctx.offset
         ours = (places >= 0) & (places < size)
         return zeros.scatter_add(ctx.dim, places.clamp(0, size - 1), gradient.where(ours, 0)), None, None, None, None
@@ -78,7 +78,7 @@ def _topk_of_data(
     values, indices = local_topk(x, ours, dim, largest, stable, stable=stable)  # in order if places are to tell
     others = values.movedim(dim, -1).shape[:-1]
     if others.numel() and k:
-        values, indices = (one.movedim(dim, -1).reshape(-1, ours) for one in (values, indices))
+        values, indices = (one.movedim(dim, -1).reshape(others.numel(), ours) for one in (values, indices))
         values, indices = merge_ordered(*_from_all(values, indices, k, group, sizes), k, largest, sorted)
         values, indices = (one.view(*others, k).movedim(-1, dim).contiguous() for one in (values, indices))
     else:  # nothing to exchange, on any rank

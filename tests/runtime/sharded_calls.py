@@ -4,7 +4,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor, init_device_mesh
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 import autotopk
 from autotopk import distributed
@@ -46,10 +47,8 @@ def of_mesh(
         MESHES[shape] = init_device_mesh("cpu", shape)
     placements = [PLACEMENTS[one] for one in placed]
     if "partial" in placed:
-        from torch.distributed.tensor import DTensor
-
         return (autotopk.topk(DTensor.from_local(x, MESHES[shape], placements, run_check=False), k),)
-    d = distribute_tensor(x, MESHES[shape], placements)
+    d: Any = distribute_tensor(x, MESHES[shape], placements)
     if indices_alone:
         alone = autotopk.topk_indices(d, k, stable=stable)
         return alone.full_tensor(), str(alone.placements)

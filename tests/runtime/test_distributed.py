@@ -56,10 +56,10 @@ def problems(draw: Any) -> tuple[Tensor, list[int], int, int]:
 
 
 @PATIENT
-@given(
-    problem=problems(), largest=st.booleans(), sorted=st.booleans(), stable=st.booleans(), known=st.booleans()
-)
-def test_answers_of_all_ranks(ranks: World, problem: Any, largest: bool, sorted: bool, stable: bool, known: bool) -> None:
+@given(problem=problems(), largest=st.booleans(), sorted=st.booleans(), stable=st.booleans(), known=st.booleans())
+def test_answers_of_all_ranks(
+    ranks: World, problem: Any, largest: bool, sorted: bool, stable: bool, known: bool
+) -> None:
     x, sizes, dim, k = problem
     options = {"dim": dim, "largest": largest, "sorted": sorted, "stable": stable, "sizes": sizes if known else None}
     found = ranks.call(sharded_calls.select, [(len(sizes), one, k, options) for one in x.split(sizes, dim)])
@@ -87,7 +87,7 @@ def test_gradients_go_to_the_shards(ranks: World, sizes: list[int], dim: int) ->
     shape = [3, 3]
     shape[dim] = sum(sizes)
     x, k = drawn(shape, torch.float64, "random", 1), 5
-    weights = torch.arange(1.0, 16, dtype=torch.float64).view(3, 5) if dim else torch.arange(1.0, 16).view(5, 3).double()
+    weights = torch.arange(1.0, 16, dtype=torch.float64).view((3, 5) if dim else (5, 3))
     arguments = [(len(sizes), one.clone(), k, weights, {"dim": dim}) for one in x.split(sizes, dim)]
     found = ranks.call(sharded_calls.gradient, arguments)
     x = x.requires_grad_()
@@ -127,7 +127,8 @@ X = torch.arange(8.0).view(2, 4)
     ],
 )
 def test_all_ranks_raise_what_one_is_refused(ranks: World, one: Any, said: str) -> None:
-    found = ranks.call(sharded_calls.select, [(3, *call) for call in ((X, 3, {}), one, (X, 3, {}))])
+    usual: Any = (X, 3, {})
+    found = ranks.call(sharded_calls.select, [(3, *call) for call in (usual, one, usual)])
     assert found[0][0] == "raised"
     assert said in found[0][2]
     assert found == [found[0]] * 3

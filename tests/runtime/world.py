@@ -2,7 +2,9 @@
 
 import importlib
 import multiprocessing as mp
+import pickle
 import socket
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -25,10 +27,10 @@ class World:
         name = function.__module__, function.__name__
         pipes = self._pipes[: len(arguments)]
         for pipe, one in zip(pipes, arguments, strict=True):
-            pipe.send((*name, one))
+            pipe.send_bytes(pickle.dumps((*name, one)))  # plain: send would share memory between processes
         for rank, pipe in enumerate(pipes):
             assert pipe.poll(PATIENCE), f"rank {rank} of {len(pipes)} hangs in {name}"
-        return [pipe.recv() for pipe in pipes]
+        return [pickle.loads(pipe.recv_bytes()) for pipe in pipes]
 
 
 GROUPS: dict[int, Any] = {}
@@ -61,6 +63,7 @@ def _serve(rank: int, port: int, pipe: Connection) -> None:
     import torch
     import torch.distributed as dist
 
+    warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     patience = timedelta(seconds=PATIENCE)
     dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=SIZE, timeout=patience)
@@ -68,9 +71,9 @@ def _serve(rank: int, port: int, pipe: Connection) -> None:
 
     shared.GROUPS.update({size: dist.new_group(list(range(size))) for size in range(1, SIZE + 1)})
     while True:
-        module, name, arguments = pipe.recv()
+        module, name, arguments = pickle.loads(pipe.recv_bytes())
         try:
             found = getattr(importlib.import_module(module), name)(*arguments)
         except Exception as error:
             found = ("raised", type(error).__name__, str(error))
-        pipe.send(found)
+        pipe.send_bytes(pickle.dumps(found))
