@@ -14,7 +14,7 @@ from torch import Tensor
 _DTYPES = sorted({str(one) for one in vars(torch).values() if isinstance(one, torch.dtype)})
 _MOST_DIMS = 16
 _MASK = (1 << 62) - 1
-_gather_into = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # its name since torch 2.13
+gather_into = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # its name since torch 2.13
 
 
 def checked(x: Any, k: Any, dim: Any, **flags: Any) -> int:
@@ -85,7 +85,7 @@ def _exchanged(about: list[int], x: Any, group: Any) -> list[list[int]]:
         device = torch.device("cuda" if "nccl" in dist.get_backend(group) else "cpu")
     world = dist.get_world_size(group)
     everyone = torch.empty(world * len(about), dtype=torch.int64, device=device)
-    _gather_into(everyone, torch.tensor(about, dtype=torch.int64, device=device), group=group)
+    gather_into(everyone, torch.tensor(about, dtype=torch.int64, device=device), group=group)
     found: list[list[int]] = everyone.view(world, -1).tolist()
     return found
 

@@ -9,12 +9,12 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as collectives
 from torch import Tensor
 
-from autotopk.runtime.agreement import agreed_sizes, check_sizes, checked
+from autotopk.runtime.agreement import agreed_sizes, check_sizes, checked, gather_into
 from autotopk.runtime.api import topk as local_topk
 from autotopk.runtime.merging import merge_ordered
 
 _ALIGNMENT = 8  # bytes: of the widest dtype, so that every rank's part can be viewed as one
-_gather = getattr(collectives, "all_gather_single", collectives.all_gather_tensor)  # its name since torch 2.13
+_functional = getattr(collectives, "all_gather_single", None) or collectives.all_gather_tensor  # its name since torch 2.13
 
 
 class _Chosen(torch.autograd.Function):
@@ -49,6 +49,7 @@ def sharded_topk(
     sizes: Sequence[int] | None,
 ) -> torch.return_types.topk:
     """See `autotopk.distributed.topk`."""
+    group = dist.group.WORLD if group is None else group
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     if rank < 0:
         raise ValueError("this process is no rank of the group")
@@ -99,7 +100,7 @@ def _from_all(values: Tensor, indices: Tensor, k: int, group: Any, sizes: list[i
     ends = list(accumulate(rows * most * one.element_size() for one in parts))
     spare = values.new_zeros(-ends[-1] % _ALIGNMENT, dtype=torch.uint8)
     packed = torch.cat([*(one.contiguous().view(-1).view(torch.uint8) for one in parts), spare])
-    everyone = _gather(packed, 0, group).view(world, -1)
+    everyone = _gathered(packed, group, world).view(world, -1)
     lists = {}
     for one, start, end in zip(parts, [0, ends[0]], ends, strict=True):
         lists[one is parts[0]] = everyone[:, start:end].view(one.dtype).unflatten(1, (rows, most))
@@ -110,3 +111,13 @@ def _from_all(values: Tensor, indices: Tensor, k: int, group: Any, sizes: list[i
         torch.cat([all_values[rank, :, :count] for rank, count in enumerate(counts)], dim=1),
         torch.cat([all_places[rank, :, :count].long() + offsets[rank] for rank, count in enumerate(counts)], dim=1),
     )
+
+
+def _gathered(ours: Tensor, group: Any, world: int) -> Tensor:
+    """What all ranks have, one after the other."""
+    if torch.compiler.is_compiling():
+        everyone: Tensor = _functional(ours, 0, group)
+    else:  # in less host time
+        everyone = ours.new_empty(world * ours.numel())
+        gather_into(everyone, ours, group=group)
+    return everyone

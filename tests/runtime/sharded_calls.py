@@ -9,7 +9,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 
 import autotopk
 from autotopk import distributed
-from tests.runtime.world import GROUPS
+from tests.runtime.world import GROUPS, SIZE
 
 PLACEMENTS = {"rows": Shard(0), "cols": Shard(1), "all": Replicate(), "partial": Partial()}
 MESHES: dict[tuple[int, ...], Any] = {}
@@ -17,8 +17,9 @@ MESHES: dict[tuple[int, ...], Any] = {}
 
 def select(size: int, x: Any, k: Any, options: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
     """Values and indices, and indices alone, in the group of the first ranks."""
-    found = distributed.topk(x, k, GROUPS[size], **options)
-    return found.values, found.indices, distributed.topk_indices(x, k, GROUPS[size], **options)
+    group = GROUPS[size] if size < SIZE else None  # the default
+    found = distributed.topk(x, k, group, **options)
+    return found.values, found.indices, distributed.topk_indices(x, k, group, **options)
 
 
 def gradient(size: int, x: Tensor, k: int, weights: Tensor, options: dict[str, Any]) -> tuple[Tensor, Tensor]:
