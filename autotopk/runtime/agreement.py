@@ -14,7 +14,7 @@ from torch import Tensor
 _DTYPES = sorted({str(one) for one in vars(torch).values() if isinstance(one, torch.dtype)})
 _MOST_DIMS = 16
 _MASK = (1 << 62) - 1
-gather_into = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # its name since torch 2.13
+gather_into = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
 def checked(x: Any, k: Any, dim: Any, **flags: Any) -> int:

@@ -14,7 +14,7 @@ from autotopk.runtime.api import topk as local_topk
 from autotopk.runtime.merging import merge_ordered
 
 _ALIGNMENT = 8  # bytes: of the widest dtype, so that every rank's part can be viewed as one
-_functional = getattr(collectives, "all_gather_single", collectives.all_gather_tensor)  # its name since torch 2.13
+_functional = getattr(collectives, "all_gather_single", None) or collectives.all_gather_tensor
 
 
 class _Chosen(torch.autograd.Function):

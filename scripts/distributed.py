@@ -1,0 +1,151 @@
+"""Check and time top-k over ranks: `torchrun --nproc-per-node=2 -m scripts.distributed`, by NCCL, or gloo on a CPU.
+
+Beside it, what a program would do without: gather all columns and take torch.topk; take torch.topk of every shard and
+of what is gathered of these. The floor is the local top-k and one all-gather of the bytes that are exchanged. A time
+is the median over calls of the slowest rank's, in microseconds.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+import autotopk
+from autotopk import distributed
+from autotopk.runtime.agreement import gather_into
+
+SHAPES = ((1, 8_000_000, 100), (64, 65_536, 2048), (32, 65_536, 50))
+"""Rows, columns of a shard, k; float32."""
+SMALL = ((1, 20_000, 100), (4, 1000, 1500))
+
+Way = Callable[[], Any]
+
+
+def gathered(x: Tensor) -> Tensor:
+    """(rows, columns of all ranks)."""
+    world = dist.get_world_size()
+    everyone = x.new_empty(world * len(x), x.shape[1])
+    gather_into(everyone, x)
+    return everyone.view(world, *x.shape).transpose(0, 1).flatten(1)
+
+
+def by_all_columns(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    values, indices = torch.topk(gathered(x), k)
+    return values, indices
+
+
+def by_local_topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    values, indices = torch.topk(x, min(k, x.shape[1]))
+    all_values, all_indices = gathered(values), gathered(indices + dist.get_rank() * x.shape[1])
+    values, places = torch.topk(all_values, k)
+    return values, all_indices.gather(1, places)
+
+
+def floor(x: Tensor, k: int) -> Tensor:
+    """Local top-k, and one collective of as many bytes as its values and int32 places have."""
+    values, _ = autotopk.topk(x, min(k, x.shape[1]), sorted=False)
+    ours = torch.empty(values.numel() * (values.element_size() + 4), dtype=torch.uint8, device=x.device)
+    everyone = ours.new_empty(dist.get_world_size() * ours.numel())
+    gather_into(everyone, ours)
+    return everyone
+
+
+def captured(way: Way) -> Way:
+    """The same as one CUDA graph."""
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(3):
+            way()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        way()
+    return graph.replay
+
+
+def seconds(way: Way, device: torch.device) -> float:
+    """Of one call, between CUDA events, or on the host where there is no GPU."""
+    if device.type == "cpu":
+        start = time.perf_counter()
+        way()
+        return time.perf_counter() - start
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    way()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) / 1e3
+
+
+def slowest_us(way: Way, device: torch.device, calls: int) -> float:
+    """The median over calls of the slowest rank's time."""
+    for _ in range(3):
+        way()
+    times = []
+    for _ in range(calls):
+        dist.barrier()
+        times.append(seconds(way, device))
+    all_times = torch.tensor(times, device=device)
+    dist.all_reduce(all_times, dist.ReduceOp.MAX)
+    return float(median(all_times.tolist())) * 1e6
+
+
+def check(x: Tensor, k: int, sizes: list[int]) -> None:
+    """Raise where an answer is not exact, or not the same on every rank."""
+    whole = gathered(x)
+    tried: tuple[dict[str, Any], ...] = ({}, {"stable": True}, {"largest": False}, {"sizes": sizes})
+    for options in tried:
+        values, indices = distributed.topk(x, k, **options)
+        expected = torch.topk(whole, k, largest=options.get("largest", True)).values
+        assert torch.equal(values, expected), f"{options}: values differ from torch.topk's"
+        assert torch.equal(whole.gather(1, indices), values), f"{options}: values are not those at the indices"
+        assert bool((indices.sort(1).values.diff(dim=1) > 0).all()), f"{options}: indices come twice"
+        everyone = gathered(indices).unflatten(1, (-1, k))
+        assert bool((everyone == indices[:, None]).all()), f"{options}: ranks' answers differ"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--small", action="store_true", help="small shapes, as on a CPU")
+    parser.add_argument("--calls", type=int, default=50, help="how many are timed")
+    asked = parser.parse_args()
+    on_gpu = torch.cuda.is_available()
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
+    if on_gpu:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if on_gpu else "gloo")
+    world, rank = dist.get_world_size(), dist.get_rank()
+    for rows, cols, k in SHAPES if on_gpu and not asked.small else SMALL:
+        torch.manual_seed(rank)
+        x = torch.randn(rows, cols, device=device)
+        sizes = [cols] * world
+        check(x, k, sizes)
+        ways: dict[str, Way] = {
+            "sizes given": partial(distributed.topk, x, k, sizes=sizes),
+            "sizes exchanged": partial(distributed.topk, x, k),
+            "stable": partial(distributed.topk, x, k, sizes=sizes, stable=True),
+            "gather, torch.topk": partial(by_all_columns, x, k),
+            "torch.topk, gather, torch.topk": partial(by_local_topk, x, k),
+            "floor": partial(floor, x, k),
+        }
+        say = print if rank == 0 else lambda *_, **__: None
+        say(f"{rows}x({world}x{cols}) k={k}: exact, the same on all ranks", flush=True)
+        for name, way in ways.items():
+            eager = slowest_us(way, device, asked.calls)
+            replayed = ""
+            if on_gpu and name != "sizes exchanged":
+                replayed = f", as a graph {slowest_us(captured(way), device, asked.calls):9.1f} us"
+            say(f"  {name:32} {eager:9.1f} us{replayed}", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
