@@ -32,6 +32,7 @@ X = torch.arange(4 * 300, dtype=torch.float32).reshape(4, 300)
 def forced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A strategy answers on the CPU, rather than torch.topk."""
     monkeypatch.setenv("AUTOTOPK_STRATEGY", "torch_fallback")
+    autotopk.watch(False)
     autotopk.reload()
     counters.reset()
     yield
