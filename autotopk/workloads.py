@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import product
+from math import log2
 
 from autotopk.errors import SelectionError
 from autotopk.key import TuningKey
@@ -73,9 +74,14 @@ TAGS: dict[str, str] = {
     "dsa": "token selection of sparse attention",
     "sampling": "candidates of the next token",
     "ann": "nearest neighbours",
+    "grid": "shapes all over, which nobody named: the tuner takes those that it knows least about (docs/tuning.md)",
     "sweep": "one of every kind, in order alone: where every point of the lattices is measured (docs/tuning.md)",
 }
 """Every tag, with what it stands for."""
+
+GRID = "grid"
+GRID_POINTS = 256
+"""Of the tag `grid`."""
 
 SORTED_ALONE = frozenset({"sweep"})
 """Tags whose workloads are in one order."""
@@ -166,7 +172,45 @@ def tagged(tag: str) -> list[Workload]:
     """
     if tag not in TAGS:
         raise ValueError(f"tag {tag!r} is not one of {', '.join(TAGS)}")
-    return [workload for workload in _named() if tag in workload.tags]
+    return spread(GRID_POINTS) if tag == GRID else [workload for workload in _named() if tag in workload.tags]
+
+
+MOST_ROWS, MOST_K = 1 << 16, 1 << 14
+LEAST_COLS, MOST_COLS = 1 << 4, 1 << 24
+MOST_BYTES = 1 << 30
+"""Of the input, and of the answer, of a shape that is drawn."""
+
+_DTYPES = ("float32", "bfloat16", "float32", "float16", "float32", "bfloat16", "float32", "int64", "float32", "int32")
+"""Drawn as often as they are here."""
+
+
+def spread(count: int, seed: int = 0) -> list[Workload]:
+    """Shapes spread evenly over the orders of magnitude of rows, columns and k, over dtypes and orders.
+
+    They are a scrambled Sobol sequence, so that the first of many are spread like few: 1 to 65,536 rows, 16 to 16M
+    columns, a third of them powers of two and a third multiples of 16; k up to 16,384, and one time in 16 all columns.
+    """
+    from torch.quasirandom import SobolEngine
+
+    engine, found = SobolEngine(7, scramble=True, seed=seed), dict[Workload, None]()
+    while len(found) < count:
+        for point in engine.draw(count).tolist():
+            workload = _at(*point)
+            answer = workload.rows * workload.k * (DTYPE_BYTES[workload.dtype] + 8)
+            if max(workload.bytes, answer) <= MOST_BYTES:
+                found.setdefault(workload)
+    return list(found)[:count]
+
+
+def _at(rows: float, cols: float, share: float, whole: float, dtype: float, order: float, roundness: float) -> Workload:
+    """The shape at a point of the unit cube."""
+    doublings = log2(LEAST_COLS) + cols * log2(MOST_COLS / LEAST_COLS)
+    width = round(2 ** (round(doublings) if roundness < 1 / 3 else doublings))
+    width = -(-width // 16) * 16 if 1 / 3 <= roundness < 2 / 3 else width
+    k = width if whole < 1 / 16 else round(min(width, MOST_K) ** share)
+    return Workload(
+        round(MOST_ROWS**rows), width, k, _DTYPES[int(dtype * len(_DTYPES))], order < 0.5, frozenset({GRID})
+    )
 
 
 def grid(

@@ -13,6 +13,9 @@ from autotopk.tuning_db.records import Measurement, Winner
 REPLACE = 0.03
 """How much faster than the incumbent, as a fraction of its ratio, a candidate must be at least."""
 
+SAME = 0.02
+"""Most that two candidates differ by, as a fraction, where names decide between them."""
+
 
 class Evidence(NamedTuple):
     """A measurement, and what torch.topk was when it was taken (`Environment.baseline`)."""
@@ -33,7 +36,8 @@ def derive(evidence: Iterable[Evidence], incumbents: Iterable[Winner] = ()) -> d
     7. Only who is faster than torch.topk by all of its own 95 % margin can win, else torch.topk does. Beside
        others torch.topk's ratio is 1, whatever a race against itself said. Where it was not measured, nobody wins.
     8. The incumbent (the same candidate, whatever its code) stays unless the best is faster by 3 %, or by
-       their joint 95 % margin where that is wider; without an incumbent the best wins.
+       their joint 95 % margin where that is wider. Else, of those that no margin tells from the best, at most 2 %
+       slower, the first by name wins: whoever measures comes to the same one.
     9. The runner-up is the first of the others; its gap is negative where it was faster but could not win.
 
     Noisy measurements do not count, and change nothing.
@@ -48,8 +52,11 @@ def derive(evidence: Iterable[Evidence], incumbents: Iterable[Winner] = ()) -> d
         ranking = _rank(history)  # 2 to 6
         if able := [one for one in ranking if can_win(one.measurement)]:  # 7
             best = able[0]
-            incumbent = next((one for one in able if _candidate(one) == held.get(place)), best)
-            chosen = best if _replaces(best.measurement, incumbent.measurement) else incumbent  # 8
+            incumbent = next((one for one in able if _candidate(one) == held.get(place)), None)
+            if incumbent and not _replaces(best.measurement, incumbent.measurement):  # 8
+                chosen = incumbent
+            else:
+                chosen = min((one for one in able if _same(best.measurement, one.measurement)), key=_candidate)
             runner_up = next((one for one in ranking if one is not chosen), None)  # 9
             winners[chosen.measurement.uuid] = _winner(chosen, runner_up)
     return winners
@@ -100,10 +107,16 @@ def _rank(history: list[Evidence]) -> list[Evidence]:
 
 
 def _replaces(best: Measurement, incumbent: Measurement) -> bool:
-    needed = max(
-        REPLACE, hypot(*(0.0 if one.candidate == TORCH_TOPK else one.margin or 0.0 for one in (best, incumbent)))
-    )
-    return _ratio(best) <= _ratio(incumbent) * (1 - needed)
+    return _ratio(best) <= _ratio(incumbent) * (1 - max(REPLACE, _margin(best, incumbent)))
+
+
+def _same(best: Measurement, other: Measurement) -> bool:
+    return _ratio(other) <= _ratio(best) * (1 + min(SAME, _margin(best, other)))
+
+
+def _margin(a: Measurement, b: Measurement) -> float:
+    """Their joint 95 % margin; torch.topk's ratio to itself has none."""
+    return hypot(*(0.0 if one.candidate == TORCH_TOPK else one.margin or 0.0 for one in (a, b)))
 
 
 def _winner(chosen: Evidence, runner_up: Evidence | None) -> Winner:

@@ -135,41 +135,39 @@ def tune(
 ) -> None:
     """Measure what is fastest here, and publish it.
 
-    By default tag seeds on a GPU, ci on a CPU; `autotopk.topk` serves what is published.
+    By default tags seeds, serving, routing and selector on a GPU, then grid, within six minutes; ci on a CPU.
+    `autotopk.topk` serves what is published.
     """
+    from autotopk.cli.planned import show, wanted
     from autotopk.cli.progress_bar import ProgressBar
     from autotopk.cli.tables import console, tune_report
+    from autotopk.database import Server
     from autotopk.device import device_of
-    from autotopk.runtime import misses
     from autotopk.tuning.tuner import tune as run
 
-    workloads = arguments.workloads(tag or (), rows or (), cols or (), k or (), dtype or (), routing)
-    budget = arguments.seconds("--budget", budget)
-    strategies = arguments.strategies(strategy or ())
+    budget, strategies = arguments.seconds("--budget", budget), arguments.strategies(strategy or ())
     if device == "all":
         raise typer.Exit(fleet.tune_everywhere(sys.argv[1:], campaign, db, fleet.gpus()))
-    place = arguments.torch_device(device)
-    if from_misses:
-        workloads = list(dict.fromkeys([*workloads, *misses.read(from_misses, device_of(place))]))
-    workloads = workloads or arguments.usual(place)
+    place, store = arguments.torch_device(device), db or settings.database()
+    sizes, shared = (rows or (), cols or (), k or ()), campaign is not None or isinstance(store, Server)
+    asked = wanted(tag or (), sizes, dtype or (), routing, from_misses, budget, place, shared=shared)
     if dry_run:
-        from autotopk.cli.planned import show
-
-        asked = {"effort": effort, "budget_s": budget, "strategies": strategies, "force": force}
-        show(workloads, device_of(place), db or settings.database(), as_json, asked)
+        options = {"effort": effort, "budget_s": asked.budget_s, "strategies": strategies, "force": force}
+        show(asked.listed(), device_of(place), store, as_json, options)
         return
     if place.type == "cpu":
         typer.echo("no GPU in use: tuning torch's CPU operators", err=True)
     with ProgressBar(console(stderr=True)) as bar:
         report = run(
-            workloads,
-            store_path=db or settings.database(),
+            asked.workloads,
+            store_path=store,
             effort=effort,
-            budget_s=budget,
+            budget_s=asked.budget_s,
             device=place,
             strategies=strategies,
             force=force,
             campaign=campaign,
+            grid=asked.grid,
             on_event=bar.tuner_event,
         )
     if as_json:

@@ -38,6 +38,9 @@ LEAST_ROUNDS = 3
 TRIES = 3
 """Races before noise is put up with."""
 
+LONGER = 3
+"""How many times as long a race is before the winner of earlier runs gives way."""
+
 BATCH = 64
 """Candidates that are asked for at a time where all will be."""
 
@@ -76,7 +79,7 @@ class Session:
     workload: Workload
     problem: Problem
     evidence: list[Evidence]
-    """What was measured for the key on the device before, the oldest first; what is measured now is appended."""
+    """Of the key on the device, the oldest first; what is measured now is appended."""
     candidates: Sequence[Candidate]
     """What the effort searches."""
     first: Sequence[Candidate]
@@ -146,6 +149,8 @@ class Session:
                 failed = True
                 while failed and not self._log.decided(contenders := self._contenders(), fewest):
                     failed = self._race(contenders)  # a failure lets slower ones in
+            if not self._noise and (flipped := self._flipped()):
+                self._race(flipped, LONGER)
         except MeasurementError as error:
             return self.result("failed", str(error))
         if self._noise:
@@ -226,6 +231,13 @@ class Session:
             return []
         return [one for one in dict.fromkeys((winner.candidate, second, TORCH_TOPK)) if one in self._identities]
 
+    def _flipped(self) -> list[Candidate]:
+        """The winner and that of earlier runs, and torch.topk, where these are two and were raced now."""
+        winner, held = self._winner(), self.incumbent and self.incumbent.candidate
+        if winner is None or held in (None, winner.candidate) or held not in self.statuses or self._late(1.0):
+            return []
+        return [one for one in dict.fromkeys((winner.candidate, held, TORCH_TOPK)) if one in self._log.raced]
+
     def _screened(self, candidate: Candidate, build: Build) -> Measurement:
         self._identities[candidate] = build.identity
         if build.status != "ok":
@@ -252,7 +264,7 @@ class Session:
     def _contenders(self) -> list[Candidate]:
         """Who is raced: the best as screened, the incumbent and the fallback."""
         effort, entrants = self.context.effort, dict.fromkeys([*self._space, *self.neighbours, *self._others])
-        held = self.incumbent and self.incumbent.candidate
+        held = self.incumbent and not self.anew and self.incumbent.candidate
         return survivors(
             self._log.good(entrants),
             keep=[one for one in entrants if one in (held, TORCH_TOPK)],
@@ -260,11 +272,11 @@ class Session:
             limit=effort.contenders,
         )
 
-    def _race(self, contenders: Sequence[Candidate]) -> bool:
+    def _race(self, contenders: Sequence[Candidate], longer: int = 1) -> bool:
         """Race them, again as long as it is too noisy to say who is faster than torch.topk; whether anyone failed."""
         for _ in range(TRIES):
             racing = [one for one in contenders if self.statuses.get(one, "ok") in ("ok", "noisy")]
-            raced, contention = self._run_race(racing)
+            raced, contention = self._run_race(racing, longer)
             self._noise = self._contended(contention) or scatter(raced)
             if self._noise is None:
                 self._record(self._with_slowdown(raced))
@@ -275,13 +287,12 @@ class Session:
         return any(self.statuses.get(one, "ok") not in ("ok", "noisy") for one in contenders)
 
     def _contended(self, share: float) -> str | None:
-        if share <= self.context.max_contention:
-            return None
-        return f"other processes had the cores {share:.0%} of the time"
+        told = f"other processes had the cores {share:.0%} of the time"
+        return told if share > self.context.max_contention else None
 
-    def _run_race(self, contenders: Sequence[Candidate]) -> tuple[list[Measurement], float]:
+    def _run_race(self, contenders: Sequence[Candidate], longer: int) -> tuple[list[Measurement], float]:
         """What a race says of those who finished it, and the contention of its mean turn."""
-        fewest, most = self.context.effort.rounds
+        fewest, most = (longer * rounds for rounds in self.context.effort.rounds)
         race = Race(contenders, fewest, most, retire=self.context.effort.retire)
         contention = []
         while order := race.next_round():

@@ -21,7 +21,7 @@ from autotopk.candidate import Candidate
 from autotopk.database import Database
 from autotopk.device import device_of
 from autotopk.errors import MeasurementError, SelectionError
-from autotopk.key import NEIGHBOUR_RADIUS
+from autotopk.key import NEIGHBOUR_RADIUS, TuningKey
 from autotopk.problem import Problem
 from autotopk.runtime import self_check
 from autotopk.runtime.state import default
@@ -39,6 +39,7 @@ from autotopk.tuning.events import (
     WorkloadFinished,
     WorkloadResult,
 )
+from autotopk.tuning.grid import BATCH, Grid
 from autotopk.tuning.log import Log
 from autotopk.tuning.search import is_exhaustive
 from autotopk.tuning.session import Context, Session
@@ -64,6 +65,7 @@ def tune(
     strategies: Collection[str] | None = None,
     force: bool = False,
     campaign: str | None = None,
+    grid: Grid | None = None,
     preload: Sequence[str] = (),
     timeout_s: float = 30.0,
     on_event: Callable[[Event], None] = lambda event: None,
@@ -88,13 +90,14 @@ def tune(
         campaign: shares the workloads with all tuners of this name on the same model of device and the same database:
             each is measured by one of them. By default a server's tuners of the same effort, strategies and versions
             share, and those of a file do not.
+        grid: shapes to go on with after the workloads, until it has no more or the budget ends.
         preload: modules imported in every process, for strategies that register themselves.
         timeout_s: longest turn of one candidate.
         on_event: is called with every event.
 
     Raises:
         DatabaseError: the tuning database cannot be opened or written.
-        SelectionError: a campaign has an odd name, or is none and measures anew on a server.
+        SelectionError: a campaign has an odd name, is none and measures anew on a server, or has a grid.
         ArtifactError: the winners cannot be published, or would replace a file of somebody else's.
     """
     begun, contention = time.monotonic(), settings.max_contention()
@@ -107,10 +110,10 @@ def tune(
     winners_path = winners_path or settings.published_path(store_path)
     ownership.refuse_to_overwrite(winners_path)
     _check_kernels(place, on_event)
-    if budget_s is None and math.isfinite(allowance := EFFORTS[effort].budget_s(len(workloads))):
+    allowance = EFFORTS[effort].budget_s(len(workloads) + (grid.points if grid else 0))
+    if budget_s is None and math.isfinite(allowance):
         budget_s = allowance
     without_compiler = unbuildable((one.problem(model.type) for one in workloads), model, strategies)
-    on_event(TuneStarted(model, environment.baseline, len(workloads), budget_s, without_compiler))
     arguments = {"workloads": [str(one) for one in workloads], "effort": effort, "budget_s": budget_s}
     with (
         Store.open(store_path) as store,
@@ -120,13 +123,17 @@ def tune(
         name = campaign_name(campaign, store, environment, effort, strategies)
         if force and name is not None and campaign is None:
             raise SelectionError("measuring anew on a server needs the name of a new campaign")
+        if grid and name is not None:
+            raise SelectionError("a campaign has the workloads that it began with; tune the grid without one")
+        count = len(workloads) + (grid.left({one.key for one in store.winners(model.fingerprint)}) if grid else 0)
+        on_event(TuneStarted(model, environment.baseline, count, budget_s, without_compiler))
         run = store.begin_run(model, environment, arguments | ({} if name is None else {"campaign": name}))
         sharing = None if name is None else Sharing(store, name, model, place)
         until = begun + (math.inf if budget_s is None else budget_s)
         context = Context(model, environment, EFFORTS[effort], store, run, worker, pool, until, on_event, contention)
         if sharing is not None:
             context = replace(context, held=sharing.held)
-        tuning = TuningRun(context, workloads, strategies, force, sharing)
+        tuning = TuningRun(context, workloads, strategies, force, sharing, grid)
         outcome = tuning.go()
         winners = {winner.key: winner for winner in store.derive_winners(model.fingerprint)}
         artifact.publish(store.winners(), winners_path)
@@ -156,6 +163,7 @@ class TuningRun:
     force: bool = False
     sharing: Sharing | None = None
     """With whom the workloads are shared, if with anybody."""
+    grid: Grid | None = None
     results: list[WorkloadResult] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -173,7 +181,7 @@ class TuningRun:
         try:
             if self.sharing:
                 self.sharing.enrol([workload.key for workload in self._todo])
-            while self._todo:
+            while self._todo or self._extended():
                 if time.monotonic() > self.context.until:
                     outcome = "budget"
                     break
@@ -200,6 +208,23 @@ class TuningRun:
         self.results = [done.get(workload, WorkloadResult(workload, "skipped")) for workload in self.workloads]
         return outcome
 
+    def _extended(self) -> bool:
+        """Whether there is something to do, once the grid was asked."""
+        if self.grid is not None:
+            more = self.grid.next(self._known())
+            self._todo += more
+            self.workloads = [*self.workloads, *more]
+        return bool(self._todo)
+
+    def _known(self) -> set[TuningKey]:
+        """What has a winner on this device, had its turn in this run, or will have it."""
+        return {*self._winners, *(one.key for one in self.workloads)}
+
+    def _left(self) -> int:
+        """Workloads without a result, and those that the grid may add."""
+        of_grid = 0 if self.grid is None else self.grid.left(self._known())
+        return len(self.workloads) - len(self.results) + of_grid
+
     def _claimed(self) -> Workload | None:
         """A workload that this tuner holds now; None where the others hold all, after a pause, or all are complete."""
         assert self.sharing
@@ -225,6 +250,8 @@ class TuningRun:
 
     def _next(self) -> Workload:
         """The next workload; where time for compiling is short, the first one that has its kernels."""
+        if len(self._todo) < BATCH // 2:
+            self._extended()  # so that kernels compile meanwhile
         self._compile_ahead()
         while not self.context.effort.patient:
             waiting = [self._ahead[one].waits_for() for one in self._todo if one in self._ahead]
@@ -253,11 +280,11 @@ class TuningRun:
             evidence=prepared.evidence,
             candidates=list(space),
             first=near + rules + prepared.first,
-            incumbent=None if self.force else incumbent,
+            incumbent=incumbent,
             anew=self.force,
             neighbours=[one for one in near if one not in space][:NEIGHBOURS],
             strategies=self.strategies,
-            share_s=(self.context.until - time.monotonic()) / (len(self.workloads) - index),
+            share_s=(self.context.until - time.monotonic()) / self._left(),
             patient=self.context.effort.patient,
         )
 
@@ -310,8 +337,7 @@ class TuningRun:
         paces = [result.seconds for result in self.results if result.outcome not in ("known", "elsewhere")]
         if not paces:
             return None
-        left = len(self.workloads) - len(self.results)
-        return max(0.0, min(left * sum(paces) / len(paces), self.context.until - time.monotonic()))
+        return max(0.0, min(self._left() * sum(paces) / len(paces), self.context.until - time.monotonic()))
 
 
 @dataclass

@@ -220,6 +220,22 @@ def test_the_incumbent_stays_unless_beaten_by_3_percent(store: Store, challenger
     assert result.winner.candidate.config == expected
 
 
+def test_a_winner_gives_way_only_after_a_longer_race(store: Store) -> None:
+    run_session(store, ReplayWorker(times={FAST: 10.0}))
+    worker = ReplayWorker(times={FAST: 10.0, FASTER: 9.0})
+    result = run_session(store, worker, incumbent=winner_of(store), code="now")
+    rounds = {name: len(one.samples_us) for name, one in measured(store, "race").items()}
+    assert result.winner is not None
+    assert result.winner.candidate.config == FASTER
+    assert rounds == {FAST: 21, FASTER: 21, config(): 21}
+    worker = ReplayWorker(times={FAST: 10.0, FASTER: 9.0})
+    again = run_session(store, worker, incumbent=result.winner, code="later")
+    rounds = {name: len(one.samples_us) for name, one in measured(store, "race").items()}
+    assert again.winner is not None
+    assert again.winner.candidate.config == FASTER
+    assert max(rounds.values()) < 21, "nothing flipped"
+
+
 def test_the_incumbent_races_however_slow_it_has_become(store: Store) -> None:
     sort = Candidate("torch_fallback", config("sort"))
     incumbent = Winner(cpu_device(), WORKLOAD.key, sort, NOTHING, 1, 2, 0.5, "aten", "")

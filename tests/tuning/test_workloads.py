@@ -11,7 +11,7 @@ def shapes(tag: str) -> set[tuple[int, int, int, str, str]]:
 
 @pytest.mark.parametrize("tag", TAGS)
 def test_every_tag_holds_distinct_shapes_in_its_orders(tag: str) -> None:
-    workloads, orders = tagged(tag), 1 if tag in (*SORTED_ALONE, "routing", "selector") else 2
+    workloads, orders = tagged(tag), 1 if tag in (*SORTED_ALONE, "routing", "selector", "grid") else 2
     assert len(workloads) == len(set(workloads)) == orders * len(shapes(tag)) > 0
     assert all(tag in workload.tags for workload in workloads)
 

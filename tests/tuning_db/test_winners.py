@@ -60,6 +60,17 @@ def test_equal_ratios_are_decided_by_name() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("slower", "margin", "first"),
+    [(1.004, 0.01, "a"), (1.02, 0.1, "a"), (1.021, 0.1, "z"), (1.02, 0.01, "z"), (1.001, None, "z")],
+)
+def test_names_decide_between_those_that_no_margin_tells_apart(slower: float, margin: float | None, first: str) -> None:
+    measured = measurement("z", 0.5, margin=margin), measurement("a", 0.5 * slower, margin=margin)
+    assert won(*measured) == first
+    assert won(*measured, measurement("n", 0.5 * slower, margin=margin)) == first
+    assert won(*measured, incumbents=[decide(measured[0])]) == "z", "a winner stays"
+
+
 def test_alone_there_is_no_runner_up() -> None:
     only = decide(measurement())
     assert only.runner_up is None
