@@ -1,0 +1,185 @@
+"""Regret on shapes that nobody tuned: `python scripts/regret.py [COUNT [SEED]] [--json FILE] [--small]`.
+
+Shapes are drawn as the tag `grid` draws its own, by another seed. For each of them three candidates and torch.topk are
+timed in turn: what dispatch serves with the kernels that are there, what it serves once kernels were built, and the
+best of `autotopk tune --effort quick` on that very shape, in a database of its own. Regret is the time of what is
+served over that of the best, less the 95 % margin of the difference, and never below 1. `--small` draws small shapes,
+for a CPU.
+"""
+
+import json
+import os
+import tempfile
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from statistics import geometric_mean
+
+import torch
+from rich.progress import track
+
+import autotopk
+from autotopk.candidate import Candidate
+from autotopk.device import Device, device_of
+from autotopk.errors import AutotopkError
+from autotopk.oracle.reference import problems_with
+from autotopk.problem import Problem
+from autotopk.runtime.launch import bind
+from autotopk.torch_topk import torch_topk
+from autotopk.tuning import timing
+from autotopk.tuning.candidates import program_of
+from autotopk.tuning.race import Race, estimate
+from autotopk.tuning.tuner import tune
+from autotopk.workloads import Workload, spread
+
+ROUNDS = 9
+SLOWER = 1.03
+"""Times torch.topk's time that is called slower."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Of one shape."""
+
+    workload: str
+    best: str
+    best_us: float
+    step: str
+    """How what is served was chosen before anything was built; and after that."""
+    served: str
+    built_step: str
+    built: str
+    regret: float
+    built_regret: float
+    over_torch: float
+    """Time of what is served before anything was built, as a multiple of torch.topk's; and after that."""
+    built_over_torch: float
+
+
+def served(problems: Iterable[Problem], device: Device, build: str) -> list[tuple[str, Candidate]]:
+    """(step, candidate) that dispatch serves, with AUTOTOPK_BUILD as said; "wait" builds first what it would run."""
+    os.environ["AUTOTOPK_BUILD"] = build
+    autotopk.reload()
+    problems = list(problems)
+    if build == "wait":
+        autotopk.warmup(problems)
+    choices = [autotopk.explain_problem(problem, device).choice for problem in problems]
+    return [(choice.step, choice.candidate) for choice in choices]
+
+
+def raced(
+    problem: Problem, candidates: Iterable[Candidate], place: torch.device
+) -> dict[Candidate | None, list[float]]:
+    """Microseconds of each of them, and of torch.topk, round by round. Raises RuntimeError for a wrong answer."""
+    timer, device = timing.timer_for(timing.random_inputs(problem, place)), device_of(place)
+    samples: dict[Candidate | None, timing.Sample] = {}
+    samples[None] = timer.prepare(partial(torch_topk, k=problem.k, sorted=problem.sorted))
+    for one in dict.fromkeys(candidates):
+        run: timing.Run = bind(program_of(one, problem, device), problem, device)
+        values, indices = run(x := timer.inputs[0])
+        if wrong := problems_with(x, values, indices, problem.k, sorted=problem.sorted):
+            raise RuntimeError(f"{one} on {problem}: {'; '.join(wrong)}")
+        samples[one] = timer.prepare(run)
+    race = Race([one for one in samples if one], ROUNDS, ROUNDS, retire=False)
+    times: dict[Candidate | None, list[float]] = {one: [] for one in samples}
+    for sample in samples.values():
+        sample()
+    while order := race.next_round():
+        found = {one: samples[one]() for one in order}
+        for candidate, us in found.items():
+            times[candidate].append(us)
+        race.record(found)
+    return times
+
+
+def regret(mine: Sequence[float], best: Sequence[float]) -> float:
+    """Of times over the best's, both by rounds."""
+    found = estimate(mine, best)
+    return max(1.0, found.ratio * (1 - found.margin))
+
+
+def summary(title: str, regrets: Sequence[float], over_torch: Sequence[float], steps: Iterable[str]) -> str:
+    """In one line."""
+    counts = ", ".join(f"{count} by {step}" for step, count in Counter(steps).most_common())
+    return (
+        f"{title}: regret {geometric_mean(regrets):.3f} in geometric mean, {max(regrets):.2f} at worst, above 1.1 in "
+        f"{sum(one > 1.1 for one in regrets)} of {len(regrets)}; slower than torch.topk in "
+        f"{sum(one > SLOWER for one in over_torch)}; {counts}"
+    )
+
+
+def measured(workloads: Sequence[Workload], place: torch.device, folder: Path) -> list[Row]:
+    """Ask, tune and race all shapes."""
+    device = device_of(place)
+    problems = [workload.problem(place.type) for workload in workloads]
+    before = served(problems, device, "never")
+    report = tune(
+        workloads, store_path=folder / "best.sqlite", winners_path=folder / "best.winners.sqlite", device=place
+    )
+    best = {one.workload: one.winner.candidate for one in report.results if one.winner and one.outcome == "tuned"}
+    after, rows = served(problems, device, "wait"), []
+    for workload, problem, (step, mine), (built_step, built) in track(
+        list(zip(workloads, problems, before, after, strict=True)), description="racing"
+    ):
+        if workload not in best:
+            continue
+        try:
+            times = raced(problem, (mine, built, best[workload]), place)
+        except (AutotopkError, torch.OutOfMemoryError) as error:
+            print(f"{workload}: {timing.first_line(error)}")
+            continue
+        quickest, torchs = times[best[workload]], times[None]
+        rows.append(
+            Row(
+                str(workload),
+                str(best[workload]),
+                min(quickest),
+                step,
+                str(mine),
+                built_step,
+                str(built),
+                regret(times[mine], quickest),
+                regret(times[built], quickest),
+                estimate(times[mine], torchs).ratio,
+                estimate(times[built], torchs).ratio,
+            )
+        )
+        if place.type == "cuda":
+            torch.cuda.empty_cache()
+    return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure what is asked for."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("count", nargs="?", type=int, default=500)
+    parser.add_argument("seed", nargs="?", type=int, default=1)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--small", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.seed == 0:
+        parser.error("seed 0 is that of the grid, which is tuned")
+    place = torch.device("cuda" if torch.cuda.is_available() and not options.small else "cpu")
+    drawn = spread(64 * options.count if options.small else options.count, options.seed)
+    small = [one for one in drawn if one.bytes < 1 << 18 and one.k < 256] if options.small else drawn
+    with tempfile.TemporaryDirectory() as folder:
+        rows = measured(small[: options.count], place, Path(folder))
+    for row in sorted(rows, key=lambda one: one.regret, reverse=True)[:10]:
+        print(f"{row.regret:.2f} ({row.built_regret:.2f} built) {row.workload}: {row.served} by {row.step}; {row.best}")
+    ways = (
+        ("with the kernels that are there", "regret", "over_torch", "step"),
+        ("once built", "built_regret", "built_over_torch", "built_step"),
+    )
+    for title, *columns in ways:
+        print(summary(title, *([getattr(row, column) for row in rows] for column in columns)))
+    if options.json:
+        device = device_of(place)
+        document = {"device": {**asdict(device), "fingerprint": device.fingerprint}, "seed": options.seed}
+        options.json.write_text(json.dumps(document | {"rows": list(map(asdict, rows))}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
