@@ -159,7 +159,7 @@ def tune(
         typer.echo("no GPU in use: tuning torch's CPU operators", err=True)
     with ProgressBar(console(stderr=True)) as bar:
         report = run(
-            asked.workloads,
+            asked.what,
             store_path=store,
             effort=effort,
             budget_s=asked.budget_s,
@@ -167,7 +167,6 @@ def tune(
             strategies=strategies,
             force=force,
             campaign=campaign,
-            grid=asked.grid,
             on_event=bar.tuner_event,
         )
     if as_json:

@@ -1,7 +1,7 @@
 """What `tune` is to measure, and what its --dry-run prints."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +29,12 @@ BUDGET_S = 360.0
 class Wanted:
     """What to measure."""
 
-    workloads: list[Workload]
-    grid: Grid | None
+    what: list[Workload] | Grid
     budget_s: float | None
 
     def listed(self) -> list[Workload]:
-        """The workloads, and as many of the grid as will be measured at most."""
-        return self.workloads + (tagged(GRID) if self.grid else [])
+        """The workloads, of a grid as many as will be measured at most."""
+        return [*self.what.named, *tagged(GRID)] if isinstance(self.what, Grid) else self.what
 
 
 def wanted(
@@ -54,17 +53,17 @@ def wanted(
     The grid is a list like that of other tags where its dtype is named, or several tuners share it.
     """
     names = arguments.words("--tag", tags, TAGS)
-    grid = Grid() if GRID in names and not dtypes and not shared else None
-    found = arguments.workloads([one for one in names if one != GRID or grid is None], *sizes, dtypes, rule)
+    refined = GRID in names and not dtypes and not shared
+    found = arguments.workloads([one for one in names if not (refined and one == GRID)], *sizes, dtypes, rule)
     if from_misses:
         found = list(dict.fromkeys([*found, *misses.read(from_misses, device_of(place))]))
-    if found or grid:
-        return Wanted(found, grid, budget_s)
+    if found or refined:
+        return Wanted(Grid(found) if refined else found, budget_s)
     if place.type == "cpu":
-        return Wanted(arguments.usual(place), None, budget_s)
+        return Wanted(arguments.usual(place), budget_s)
     named = list(dict.fromkeys(workload for tag in NAMED for workload in tagged(tag)))
-    usual = Wanted(named, None if shared else Grid(), BUDGET_S if budget_s is None else budget_s)
-    return replace(usual, workloads=named + tagged(GRID)) if shared else usual
+    budget_s = BUDGET_S if budget_s is None else budget_s
+    return Wanted([*named, *tagged(GRID)] if shared else Grid(named), budget_s)
 
 
 def show(workloads: Sequence[Workload], device: Device, db: Database, as_json: bool, asked: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Where to measure next, of shapes that nobody named: those that the least is known about."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, log, log2
@@ -24,8 +24,12 @@ MET, UNKNOWN = 1.05, 2.0
 
 @dataclass(frozen=True)
 class Grid:
-    """Shapes from a pool that is always the same, until so many of it are measured, or the bound is met at all."""
+    """Named workloads, then shapes from a pool that is always the same.
 
+    It ends when so many of the pool are measured, or the bound is met at all of them.
+    """
+
+    named: Sequence[Workload] = ()
     points: int = GRID_POINTS
     bound: Callable[[TuningKey], float] = lambda key: inf
     """How many times slower than the best the choice at a shape may be; infinite where nothing is known."""

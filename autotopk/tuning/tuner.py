@@ -55,7 +55,7 @@ NEIGHBOURS = 4
 
 
 def tune(
-    workloads: Iterable[Workload],
+    workloads: Iterable[Workload] | Grid,
     *,
     store_path: Database | None = None,
     winners_path: Path | None = None,
@@ -65,7 +65,6 @@ def tune(
     strategies: Collection[str] | None = None,
     force: bool = False,
     campaign: str | None = None,
-    grid: Grid | None = None,
     preload: Sequence[str] = (),
     timeout_s: float = 30.0,
     on_event: Callable[[Event], None] = lambda event: None,
@@ -77,7 +76,7 @@ def tune(
     same call goes on where it was. Processes are spawned, so a script calls this below `if __name__ == "__main__"`.
 
     Args:
-        workloads: what to measure; the first ones first.
+        workloads: what to measure; the first ones first. A grid goes on with shapes of its own.
         store_path: the tuning database, a file or a server, by default the user's.
         winners_path: the published artifact, by default the user's, or of another database STEM.winners.sqlite beside
             it, of another server in the cache folder.
@@ -90,7 +89,6 @@ def tune(
         campaign: shares the workloads with all tuners of this name on the same model of device and the same database:
             each is measured by one of them. By default a server's tuners of the same effort, strategies and versions
             share, and those of a file do not.
-        grid: shapes to go on with after the workloads, until it has no more or the budget ends.
         preload: modules imported in every process, for strategies that register themselves.
         timeout_s: longest turn of one candidate.
         on_event: is called with every event.
@@ -103,7 +101,8 @@ def tune(
     begun, contention = time.monotonic(), settings.max_contention()
     for module in preload:
         importlib.import_module(module)
-    workloads = list(dict.fromkeys(workloads))
+    grid = workloads if isinstance(workloads, Grid) else None
+    workloads = list(dict.fromkeys(workloads.named if isinstance(workloads, Grid) else workloads))
     place = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model, environment = device_of(place), environment_of(device_of(place))
     store_path = store_path or settings.database()

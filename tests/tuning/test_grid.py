@@ -93,12 +93,11 @@ def test_the_tuner_goes_on_with_the_grid_and_another_run_after_that(tmp_path: Pa
 
     def run(count: int) -> list[Workload]:
         report = tune(
-            named,
+            Small(named, points=count),
             store_path=tmp_path / "tuning.sqlite",
             winners_path=tmp_path / "winners.sqlite",
             device=torch.device("cpu"),
             strategies=["torch_fallback"],
-            grid=Small(points=count),
         )
         assert report.outcome == "finished"
         return [one.workload for one in report.results if one.outcome == "tuned"]
