@@ -1,7 +1,6 @@
-"""What users call: the declared operations `topk`, `topk_indices` and `topk_softmax`, and what is made of them."""
+"""What users call: the declared operations, the selector, thresholds and the router."""
 
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from typing import Any, Unpack, overload
 
@@ -12,13 +11,12 @@ from autotopk import settings
 from autotopk.asked import Asked
 from autotopk.routing import Scoring
 from autotopk.runtime import operators, routers, thresholds
-from autotopk.runtime.operations import Operation
+from autotopk.runtime.declared import indices, pairs, stable_indices, stable_pairs
 from autotopk.runtime.outputs import Outputs
 from autotopk.runtime.routers import Router
 from autotopk.runtime.selecting import WindowKernels
 from autotopk.runtime.state import default
 from autotopk.strategies.torch_fallback.selected import Selector
-from autotopk.strategies.torch_fallback.stable import stable_topk
 from autotopk.torch_topk import torch_topk
 
 INPUTS = {"x", "a", "x1"}
@@ -28,50 +26,12 @@ _UNNAMED: Any = None
 """Stands for what is passed by another name, or is missing."""
 
 
-def _narrowed(pairs: tuple[Tensor, Tensor]) -> Tensor:
-    return pairs[1].to(torch.int32)
-
-
-def _gathered(input: Tensor, dim: int, pairs: tuple[Tensor, Tensor]) -> Any:
-    return torch.return_types.topk((input.gather(dim, pairs[1]), pairs[1]))
-
-
-def _of_ranks(ranks: Tensor, k: int, dim: int) -> Tensor:
-    indices: Tensor = _indices.regardless(ranks, k, dim, True, True)
-    return indices.to(torch.int64)
-
-
-_of_equals = partial(stable_topk, select=_of_ranks)
-"""Stable by torch's operators around our top-k."""
-_stable_pairs = Operation("stable_topk", of_pairs=torch.return_types.topk, attach=_gathered, stable=_of_equals)
-_stable_indices = Operation(
-    "stable_topk_indices",
-    answer="indices",
-    of_pairs=_narrowed,
-    attach=lambda *found: found[-1],
-    longest=(1 << 31) - 1,
-    stable=_of_equals,
-)
-pairs = Operation("topk", of_pairs=torch.return_types.topk, attach=_gathered, deterministic=_stable_pairs)
-_indices = Operation(
-    "topk_indices",
-    answer="indices",
-    of_pairs=_narrowed,
-    attach=lambda *found: found[-1],
-    longest=(1 << 31) - 1,
-    deterministic=_stable_indices,
-)
-operators.register(pairs, "(Tensor values, Tensor indices)")
-operators.register(_indices, "Tensor")
 _topk: Callable[..., torch.return_types.topk] = pairs.__call__
-_stable_topk: Callable[..., torch.return_types.topk] = _stable_pairs.__call__
-_topk_indices, _stable_topk_indices = _indices.__call__, _stable_indices.__call__
-OPERATIONS = (pairs, _indices, _stable_pairs, _stable_indices)
-_topk, _topk_indices = pairs.__call__, _indices.__call__
-_stable_topk, _stable_topk_indices = _stable_pairs.__call__, _stable_indices.__call__
+_stable_topk: Callable[..., torch.return_types.topk] = stable_pairs.__call__
+_topk_indices, _stable_topk_indices = indices.__call__, stable_indices.__call__
 _deterministic = torch.are_deterministic_algorithms_enabled
 _kth = thresholds.KthKernels("kth_value")
-_select = Selector(_indices.regardless, _stable_topk_indices, WindowKernels("topk_windows")).__call__
+_select = Selector(indices.regardless, _stable_topk_indices, WindowKernels("topk_windows")).__call__
 _router = Router("topk_softmax", pairs)
 routers.register(_router)
 _route = _router.__call__
@@ -281,9 +241,9 @@ def topk_softmax(
 
 
 if settings.counts_calls() or settings.nvtx():
-    import_module("autotopk.runtime.insight")  # which imports this
+    import_module("autotopk.runtime.insight")
 operators.script(topk, pairs)
-operators.script(topk_indices, _indices)
+operators.script(topk_indices, indices)
 operators.script(topk_softmax, _router)
 
 

@@ -1,17 +1,19 @@
 """Top-k of a DTensor: on each rank's own rows, or over ranks where the dimension is sharded."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
-from autotopk.runtime.operations import Operation
 from autotopk.runtime.sharded import sharded_topk
 
+if TYPE_CHECKING:
+    from autotopk.runtime.operations import Operation
 
-def topk(operation: Operation, input: DTensor, k: int, dim: int, largest: bool, sorted: bool) -> Any:
+
+def topk(operation: "Operation", input: DTensor, k: int, dim: int, largest: bool, sorted: bool) -> Any:
     """The operation's result, of DTensors: replicated over what shards the dimension, placed as the input elsewhere.
 
     Raises:

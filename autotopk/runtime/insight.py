@@ -14,8 +14,9 @@ import torch
 
 from autotopk import settings
 from autotopk.errors import warn
-from autotopk.runtime import api, operations
+from autotopk.runtime import operations
 from autotopk.runtime.counters import Stats, counters
+from autotopk.runtime.declared import OPERATIONS
 from autotopk.runtime.operations import Operation
 from autotopk.runtime.planning import Plan
 from autotopk.runtime.state import default
@@ -59,7 +60,7 @@ def watch(on: bool = True, *, nvtx: bool | None = None) -> None:
         nvtx: also show every call as a range of NVTX; by default as AUTOTOPK_NVTX says.
     """
     ranges = _ranges() if on and (settings.nvtx() if nvtx is None else nvtx) else None
-    for operation in api.OPERATIONS:
+    for operation in OPERATIONS:
         if operation.name in _asks:
             for name in _WATCHED[1:]:
                 delattr(operation, name)

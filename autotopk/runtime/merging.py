@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from autotopk.runtime.api import topk
+from autotopk.runtime.declared import stable_pairs
 from autotopk.strategies.torch_fallback.stable import elements_at
 
 Lists = Tensor | Sequence[Tensor]
@@ -44,7 +44,7 @@ def merge_topk(
 
 def merge_ordered(values: Tensor, indices: Tensor, k: int, largest: bool, sorted: bool) -> torch.return_types.topk:
     """The same of (rows, n) where equal values of a row are in the order of their indices: the earlier place wins."""
-    best, places = topk(values, k, 1, largest, sorted, stable=True)
+    best, places = stable_pairs(values, k, 1, largest, sorted)
     return torch.return_types.topk((best, indices.gather(1, places)))
 
 

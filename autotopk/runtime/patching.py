@@ -20,7 +20,7 @@ from torch._C import DispatchKey, DispatchKeySet
 
 from autotopk.errors import warn
 from autotopk.identity import digest
-from autotopk.runtime import api, operators
+from autotopk.runtime import declared, operators
 from autotopk.runtime.planning import Plan
 from autotopk.runtime.state import default
 
@@ -155,7 +155,7 @@ class _Override:
         self._library = self._pass = self._watch = None
 
     def _fresh(self, self_: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-        found = NotImplemented if self._here.asked else api.pairs.ask(self_, k, dim, largest, sorted, None, True)
+        found = NotImplemented if self._here.asked else declared.pairs.ask(self_, k, dim, largest, sorted, None, True)
         if found is NotImplemented:  # torch's own, which `of_torch` would ask for
             return self._kernels["topk"].call_boxed(self._keys, self_, k, dim, largest, sorted)
         if found is None or type(found) is Plan:
@@ -174,7 +174,7 @@ class _Override:
         indices: Tensor,
     ) -> Any:
         out = values, indices
-        found = NotImplemented if self._here.asked else api.pairs.ask(self_, k, dim, largest, sorted, out, True)
+        found = NotImplemented if self._here.asked else declared.pairs.ask(self_, k, dim, largest, sorted, out, True)
         if found is NotImplemented:
             own = self._kernels["topk.values"].call_boxed
             return own(self._keys, self_, k, dim, largest, sorted, values=values, indices=indices)
@@ -186,7 +186,7 @@ class _Override:
         """Ours, which torch's own answers if it asks for torch.topk."""
         self._here.asked = True
         try:
-            return api.pairs(*asked, out, True)
+            return declared.pairs(*asked, out, True)
         finally:
             self._here.asked = False
 

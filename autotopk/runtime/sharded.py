@@ -10,7 +10,7 @@ import torch.distributed._functional_collectives as collectives
 from torch import Tensor
 
 from autotopk.runtime.agreement import agreed_sizes, check_sizes, checked, gather_into
-from autotopk.runtime.api import topk as local_topk
+from autotopk.runtime.declared import pairs, stable_pairs
 from autotopk.runtime.merging import merge_ordered
 
 _ALIGNMENT = 8  # bytes: of the widest dtype, so that every rank's part can be viewed as one
@@ -76,7 +76,8 @@ def _topk_of_data(
     x: Tensor, k: int, group: Any, dim: int, largest: bool, sorted: bool, stable: bool, sizes: list[int]
 ) -> tuple[Tensor, Tensor]:
     ours = min(k, x.shape[dim])
-    values, indices = local_topk(x, ours, dim, largest, stable, stable=stable)  # in order if places are to tell
+    local_topk = stable_pairs if stable else pairs
+    values, indices = local_topk(x, ours, dim, largest, stable)  # in order if places are to tell
     others = values.movedim(dim, -1).shape[:-1]
     if others.numel() and k:
         values, indices = (one.movedim(dim, -1).reshape(others.numel(), ours) for one in (values, indices))

@@ -12,7 +12,7 @@ from torch import Tensor
 from autotopk.device import Device
 from autotopk.problem import Problem
 from autotopk.program import HostProgram, KernelProgram
-from autotopk.runtime import api, launch, operations
+from autotopk.runtime import declared, launch, operations
 from autotopk.strategy import Strategy
 from tests.registered import registered
 
@@ -79,7 +79,7 @@ def twins(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     """What calls take the least time with, and what they go without where it was not built."""
     if request.param == "Python":
         monkeypatch.setattr(launch, "native", None)
-        for operation in (api.pairs, api._indices):
+        for operation in (declared.pairs, declared.indices):
             monkeypatch.setattr(operation, "ask", operations.unanswered)
     elif launch.native is None:
         pytest.skip("was not built here")

@@ -19,7 +19,7 @@ from autotopk import settings
 from autotopk.candidate import Candidate
 from autotopk.device import cpu_device
 from autotopk.errors import AutotopkWarning
-from autotopk.runtime import api, insight
+from autotopk.runtime import declared, insight
 from autotopk.runtime.counters import Stats, counters
 from autotopk.runtime.state import default
 from autotopk.tuning_db import artifact
@@ -94,12 +94,12 @@ def test_winners_are_told_by_step(cache_dir: Path) -> None:
 @pytest.mark.usefixtures("forced")
 def test_nothing_is_left_of_watching() -> None:
     """A call that nobody watches has the very code that it had before."""
-    before = {one.name: (vars(one).keys() - {"ask"}, one.ask) for one in api.OPERATIONS}
+    before = {one.name: (vars(one).keys() - {"ask"}, one.ask) for one in declared.OPERATIONS}
     autotopk.watch()
     autotopk.watch()
-    assert all(one.ask is not before[one.name][1] for one in api.OPERATIONS)
+    assert all(one.ask is not before[one.name][1] for one in declared.OPERATIONS)
     autotopk.watch(False)
-    assert {one.name: (vars(one).keys() - {"ask"}, one.ask) for one in api.OPERATIONS} == before
+    assert {one.name: (vars(one).keys() - {"ask"}, one.ask) for one in declared.OPERATIONS} == before
 
 
 @pytest.mark.usefixtures("forced")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import autotopk
-from autotopk.runtime import api, driver, launch
+from autotopk.runtime import declared, driver, launch
 from autotopk.runtime.planning import Plan
 from tests.runtime.conftest import Planted
 from tests.runtime.modes import Called, Dispatched
@@ -94,7 +94,7 @@ def test_failures_are_left_out(planted: Planted, twins: str, launches: Any, monk
 
 
 def ask(x: Any, k: Any = K, dim: Any = -1, out: Any = None, data: bool = False) -> Any:
-    return api.pairs.ask(x, k, dim, True, True, out, data)
+    return declared.pairs.ask(x, k, dim, True, True, out, data)
 
 
 @in_c
@@ -114,7 +114,7 @@ def test_what_c_says(launches: list[tuple[int, ...]]) -> None:
     assert (ask(X, k=True), ask(X, k=4.0), ask(X, dim=-1.0), ask(X, k=[4])) == (None,) * 4
     assert len(launches) == 4
     with pytest.raises(TypeError, match="7 arguments are needed, got 1"):
-        api.pairs.ask(X)
+        declared.pairs.ask(X)
 
 
 @in_c

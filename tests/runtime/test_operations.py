@@ -12,7 +12,7 @@ from autotopk.device import Device
 from autotopk.errors import LaunchError
 from autotopk.problem import Problem
 from autotopk.program import HostProgram
-from autotopk.runtime import api
+from autotopk.runtime import declared
 from autotopk.runtime.operations import Operation
 from autotopk.runtime.state import default
 from autotopk.strategy import Features
@@ -203,7 +203,7 @@ def test_what_cannot_be_prepared_is_left_out(planted: Planted, monkeypatch: pyte
 
 def test_dimensions_longer_than_int32_counts_are_refused() -> None:
     """A tensor whose memory is one element; torch answers, and only then it is told."""
-    small = Operation("small", answer="indices", of_pairs=api._narrowed, longest=40)
+    small = Operation("small", answer="indices", of_pairs=declared.narrowed, longest=40)
     with pytest.raises(OverflowError, match="dimension -1 is 50 long, small counts to 40"):
         small(X, 5, -1, True, True)
     assert same(small(X[..., :40], 5, -1, True, True), torch.topk(X[..., :40], 5).indices.to(torch.int32))

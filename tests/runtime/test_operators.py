@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import BaseTorchFunctionMode
 
 import autotopk
-from autotopk.runtime import api
+from autotopk.runtime import declared
 from autotopk.runtime.operations import Operation
 from tests.runtime.conftest import Planted
 from tests.runtime.modes import Dispatched
@@ -140,7 +140,7 @@ def test_our_kernels_run_under(transform: str, planted: Planted) -> None:
 
 def test_where_tensors_are_made_is_no_detour(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device context changes nothing of a call: no operator is between it and its plan."""
-    monkeypatch.setattr(api.pairs, "operator", None)
+    monkeypatch.setattr(declared.pairs, "operator", None)
     x = tensor(5, 11)
     with torch.device("meta"), torch.device("cpu"):
         assert torch.equal(autotopk.topk(x, 3).values, torch.topk(x, 3).values)

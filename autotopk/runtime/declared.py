@@ -1,0 +1,53 @@
+"""The operations of a tensor's rows that kernels answer, declared: what is written for them, and what becomes of it."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autotopk.runtime import operators
+from autotopk.runtime.operations import Operation
+from autotopk.strategies.torch_fallback.stable import stable_topk
+
+
+def narrowed(found: tuple[Tensor, Tensor]) -> Tensor:
+    """The indices of pairs, as int32."""
+    return found[1].to(torch.int32)
+
+
+def _gathered(input: Tensor, dim: int, found: tuple[Tensor, Tensor]) -> Any:
+    return torch.return_types.topk((input.gather(dim, found[1]), found[1]))
+
+
+def _of_ranks(ranks: Tensor, k: int, dim: int) -> Tensor:
+    found: Tensor = indices.regardless(ranks, k, dim, True, True)
+    return found.to(torch.int64)
+
+
+_of_equals = partial(stable_topk, select=_of_ranks)
+"""Stable by torch's operators around our top-k."""
+
+stable_pairs = Operation("stable_topk", of_pairs=torch.return_types.topk, attach=_gathered, stable=_of_equals)
+stable_indices = Operation(
+    "stable_topk_indices",
+    answer="indices",
+    of_pairs=narrowed,
+    attach=lambda *found: found[-1],
+    longest=(1 << 31) - 1,
+    stable=_of_equals,
+)
+pairs = Operation("topk", of_pairs=torch.return_types.topk, attach=_gathered, deterministic=stable_pairs)
+indices = Operation(
+    "topk_indices",
+    answer="indices",
+    of_pairs=narrowed,
+    attach=lambda *found: found[-1],
+    longest=(1 << 31) - 1,
+    deterministic=stable_indices,
+)
+operators.register(pairs, "(Tensor values, Tensor indices)")
+operators.register(indices, "Tensor")
+
+OPERATIONS = (pairs, indices, stable_pairs, stable_indices)
+"""All of them."""
