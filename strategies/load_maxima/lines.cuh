@@ -58,25 +58,6 @@ __device__ __forceinline__ unsigned elements_reaching(uint4 bits, unsigned insid
   return chosen & inside;
 }
 
-// The best of two floats, or twice two: for the largest NaN if there is any, for the smallest only if there is nothing else.
-#if FLOAT && ELEMENT_BYTES == 4
-template <bool SMALLEST, bool> __device__ __forceinline__ unsigned better_bits(unsigned a, unsigned b) {
-  const float x = __uint_as_float(a), y = __uint_as_float(b);
-  float best;
-  if (SMALLEST) asm("min.f32 %0, %1, %2;" : "=f"(best) : "f"(x), "f"(y));
-  else asm("max.NaN.f32 %0, %1, %2;" : "=f"(best) : "f"(x), "f"(y));
-  return __float_as_uint(best);
-}
-#elif FLOAT && ELEMENT_BYTES == 2
-template <bool SMALLEST, bool HALF> __device__ __forceinline__ unsigned better_bits(unsigned a, unsigned b) {
-  if (!SMALLEST) return HALF ? larger_halves(a, b) : larger_bfloats(a, b);
-  unsigned best;
-  if (HALF) asm("min.f16x2 %0, %1, %2;" : "=r"(best) : "r"(a), "r"(b));
-  else asm("min.bf16x2 %0, %1, %2;" : "=r"(best) : "r"(a), "r"(b));
-  return best;
-}
-#endif
-
 // The best key of a line.
 template <bool SMALLEST, bool HALF> __device__ __forceinline__ Key best_of(uint4 bits, Order order) {
 #if FLOAT && ELEMENT_BYTES <= 4

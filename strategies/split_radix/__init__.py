@@ -206,12 +206,12 @@ def _places(config: SplitRadixConfig) -> Extent:
 def most_capacity(problem: Problem, device: Device) -> int:
     """Entries of the longest list that shared memory has room for."""
     room = device.shared_bytes - STATIC_BYTES
-    return max((size for size in CAPACITIES if list_bytes(size, _key_bytes(problem)) <= room), default=0)
+    return max((size for size in CAPACITIES if list_bytes(size, _key_bytes(problem), 1024, 4) <= room), default=0)
 
 
-def list_bytes(capacity: int, key_bytes: int) -> int:
-    """Shared memory of a list and its intervals."""
-    return capacity * (key_bytes + 4) + 4 * min(capacity // 2, MOST_INTERVALS)
+def list_bytes(capacity: int, key_bytes: int, threads: int, loads: int) -> int:
+    """Shared memory of a list and its intervals, or of the queues of warps that are there before (`filter.cuh`)."""
+    return capacity * (key_bytes + 4) + 4 * max(min(capacity // 2, MOST_INTERVALS), (loads + 1) * threads)
 
 
 def _suits(problem: Problem) -> bool:
@@ -262,7 +262,7 @@ def _split(config: SplitRadixConfig, kind: str) -> CudaSource:
         constants=tuple(constants.items()),
         parameters=tuple(kinds.items()),
         threads=config.threads,
-        shared_bytes=list_bytes(capacity, max(element_bytes, 4)),
+        shared_bytes=list_bytes(capacity, max(element_bytes, 4), config.threads, config.loads),
         symbol=f"autotopk_split_radix_{kind}",
     )
 

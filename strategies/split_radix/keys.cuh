@@ -76,18 +76,21 @@ typedef Key Number;
 __device__ __forceinline__ Number number_of(Element bits, Order) { return bits; }
 #endif
 
-// A bound that numbers of this key and of larger ones pass, and few others.
-__device__ __forceinline__ Number bound_of(Key key, Order order) {
+// An element, flipped, that is below all of this key and of larger ones, as a number, and above few others.
+__device__ __forceinline__ Element bound_bits(Key key, Order order) {
 #if FLOAT
   Key below = key - 1;                                         // of 0 it is NaN, which all pass
   if (below == SIGN - 1) below--;                              // -0, which +0 is no larger than
   const Key most = SIGN | infinity_of(order);
   if (key && below > most) below = most;                       // only NaN is beyond infinity
-  return number_of(Element(below & SIGN ? below ^ SIGN : below ^ ONES), order);
+  return Element(below & SIGN ? below ^ SIGN : below ^ ONES);
 #else
   return Element(key);
 #endif
 }
+
+// A bound that numbers of this key and of larger ones pass, and few others.
+__device__ __forceinline__ Number bound_of(Key key, Order order) { return number_of(bound_bits(key, order), order); }
 
 __device__ __forceinline__ bool passes(Number number, Number bound) { return FLOAT ? !(number <= bound) : number >= bound; }
 
@@ -120,6 +123,25 @@ __device__ __forceinline__ unsigned larger_bfloats(unsigned a, unsigned b) {
   asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
   return larger;
 }
+
+// The best of two floats, or twice two: for the largest NaN if there is any, for the smallest only if there is nothing else.
+#if FLOAT && ELEMENT_BYTES == 4
+template <bool SMALLEST, bool> __device__ __forceinline__ unsigned better_bits(unsigned a, unsigned b) {
+  const float x = __uint_as_float(a), y = __uint_as_float(b);
+  float best;
+  if (SMALLEST) asm("min.f32 %0, %1, %2;" : "=f"(best) : "f"(x), "f"(y));
+  else asm("max.NaN.f32 %0, %1, %2;" : "=f"(best) : "f"(x), "f"(y));
+  return __float_as_uint(best);
+}
+#elif FLOAT && ELEMENT_BYTES == 2
+template <bool SMALLEST, bool HALF> __device__ __forceinline__ unsigned better_bits(unsigned a, unsigned b) {
+  if (!SMALLEST) return HALF ? larger_halves(a, b) : larger_bfloats(a, b);
+  unsigned best;
+  if (HALF) asm("min.f16x2 %0, %1, %2;" : "=r"(best) : "r"(a), "r"(b));
+  else asm("min.bf16x2 %0, %1, %2;" : "=r"(best) : "r"(a), "r"(b));
+  return best;
+}
+#endif
 
 // Whether any of a load's elements, flipped, passes the bound.
 __device__ __forceinline__ bool reaches(uint4 bits, Number bound, Order order) {

@@ -139,32 +139,6 @@ struct RowPart {
   }
 };
 
-// Read a part once, and store what the cut lets pass. No thread waits for another: a count above CAPACITY tells in the
-// end that not all found room. The part was started.
-__device__ __forceinline__ void filter(List& list, RowPart& part, Cut cut) {
-  const Order order = part.order;
-  const Span& span = part.span;
-  const Bounds bounds = bounds_of(cut, order, span.skew);
-#pragma unroll 1
-  for (; part.more(); part.tile++) {
-#pragma unroll
-    for (int i = 0; i < LOADS; i++) {
-      const uint4 bits = part.coming[i];
-      const unsigned at = part.at(part.tile, i);
-      part.coming[i] = part.load(part.at(part.tile + 1, i));
-      if (!reaches(flipped(bits, order), bounds.at(at), order) || at >= span.last) continue;
-      for (unsigned passing = reaching(flipped(bits, order), bounds.at(at), order); passing; passing &= passing - 1) {
-        const int e = __ffs(passing) - 1;
-        store(list, key_of(element(bits, e), order), at * VECTOR + e - span.skew, cut);
-      }
-    }
-  }
-  const unsigned head = min(span.first * VECTOR, span.end), tail = max(head, span.last * VECTOR);
-  for (unsigned at = threadIdx.x < 16 ? span.begin + threadIdx.x : tail + threadIdx.x - 16;
-       threadIdx.x < 32 && at < (threadIdx.x < 16 ? head : span.end); at = span.end)
-    store(list, key_of(span.line[at], order), at - span.skew, cut);
-}
-
 struct Row {
   const Element* data;
   unsigned cols;

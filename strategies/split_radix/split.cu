@@ -3,6 +3,7 @@
 //
 // Compile-time: see keys.cuh, list.cuh, row.cuh; RESIDENT (blocks of a processor that registers must suffice for).
 #include "answer.cuh"
+#include "filter.cuh"
 #include "found.cuh"
 #include "sample.cuh"
 
