@@ -22,36 +22,19 @@ from autotopk.errors import LONGEST_PATH, ArtifactError, inert
 from autotopk.files import exclusive, open_regular, sync
 from autotopk.identity import Identity
 from autotopk.key import TuningKey
+from autotopk.prediction import Fitted
 from autotopk.tuning_db import format_1
 from autotopk.tuning_db.bundle import WINNERS, Bundle
-from autotopk.tuning_db.columns import (
-    CONFIG,
-    DEVICE,
-    NAME,
-    NUMBER,
-    SHAPE,
-    TEXT,
-    TIME,
-    Columns,
-    Row,
-    create,
-    device_row,
-    devices_of,
-    misfit,
-    odd_rows,
-    or_nothing,
-)
+from autotopk.tuning_db.columns import DEVICE, SHAPE, Row, device_row, devices_of, misfit, odd_rows
+from autotopk.tuning_db.formats import COLUMNS, FITTED, FITTED_KEY, FORMAT, KEY, KEY_3, OLDER, TABLES
 from autotopk.tuning_db.ownership import APPLICATION_ID, SQLITE, beside, is_bundle, refuse_to_overwrite
 from autotopk.tuning_db.records import Winner
 from autotopk.tuning_db.twin import to_json
 
-FORMAT = 4
-"""Layout of the file, its `user_version`; older ones are read too, newer ones refused."""
-
 MAX_BYTES = 64 << 20
 """Of a winners file; 100,000 winners have some 30 MB."""
 
-MAX_WINNERS, MAX_DEVICES = 100_000, 1_000
+MAX_WINNERS, MAX_DEVICES, MAX_FITTED = 100_000, 1_000, 200_000
 """In one file: some hundred times what everybody together has measured, and read in a second."""
 
 MAX_ROW_BYTES = 1 << 20
@@ -61,50 +44,13 @@ MAX_STEPS, STEPS = 100_000_000, 1_000_000
 """Of SQLite's machine to read a file: 100,000 winners take a tenth. Pages that refer to each other can ask for more
 than any process lives to see. The second is how many pass between two looks at the count."""
 
-COLUMNS: Columns = {
-    "device": TEXT,
-    **SHAPE,
-    "strategy": NAME,
-    "config": CONFIG,
-    "source": TEXT,
-    "code": TEXT,
-    "time_us": TIME,
-    "baseline_us": TIME,
-    "ratio": TIME,
-    "baseline": TEXT,
-    "measured_at": TEXT,
-    "runner_up_strategy": or_nothing(NAME),
-    "runner_up_config": or_nothing(CONFIG),
-    "gap": or_nothing(NUMBER),
-    "adversarial_slowdown": or_nothing(TIME),
-    "margin": or_nothing(NUMBER),
-}
-"""A winner's fields in their order, spelled out; `device` is a fingerprint of the other table."""
-
-KEY_3 = "device, dtype, rows, cols, k, sorted"
-KEY = f"{KEY_3}, routing"
-"""The columns that no two winners share; also the order of the rows."""
-
 _KEY_END, _SECOND = 1 + len(SHAPE), list(COLUMNS).index("runner_up_strategy")
 
-TABLES = {
-    "device": create("device", DEVICE, "fingerprint"),
-    "winner": create("winner", COLUMNS, KEY),
-    "digest": "CREATE TABLE digest (sha256 TEXT)",
-}
-"""All that the database holds."""
 
-
-def _without(*names: str) -> dict[str, str]:
-    """The tables of an older format, whose winners lack these columns."""
-    return TABLES | {"winner": create("winner", {name: COLUMNS[name] for name in COLUMNS if name not in names}, KEY_3)}
-
-
-TABLES_3, TABLES_2 = _without("routing"), _without("routing", "margin")
-
-
-def publish(winners: Iterable[Winner], path: Path, *, force: bool = False) -> None:
+def publish(winners: Iterable[Winner], path: Path, fitted: Iterable[Fitted] = (), *, force: bool = False) -> None:
     """Write winners, at most one per device and key, as `path`, its twin in JSON, and checksums; each replaced whole.
+
+    What was fitted of devices without winners is left out, and is not in the twin.
 
     Raises ArtifactError on winners that could not be read back, where the folder cannot be written, and, unless forced,
     where a file of that name is none of ours.
@@ -118,7 +64,7 @@ def publish(winners: Iterable[Winner], path: Path, *, force: bool = False) -> No
         path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
             new, new_twin, new_checksums = (Path(folder, target.name) for target in (path, twin, checksums))
-            with closing(_database(winners)) as connection:
+            with closing(_database(winners, fitted)) as connection:
                 connection.execute("VACUUM INTO ?", [str(new)])
             new_twin.write_text(to_json(FORMAT, read(new)))
             new_checksums.write_text(f"{_sha256(new)}  {path.name}\n{_sha256(new_twin)}  {twin.name}\n")
@@ -133,14 +79,14 @@ def publish(winners: Iterable[Winner], path: Path, *, force: bool = False) -> No
         raise ArtifactError(f"winners cannot be published as {path}: {error}") from error
 
 
-def to_bytes(winners: Iterable[Winner]) -> bytes:
+def to_bytes(winners: Iterable[Winner], fitted: Iterable[Fitted] = ()) -> bytes:
     """The database alone, the same bytes whatever the order of the winners. Raises ArtifactError as `publish` does."""
     try:
-        with closing(_database(winners)) as connection:
+        with closing(_database(winners, fitted)) as connection:
             connection.execute("VACUUM")
             data = connection.serialize()
-        if reasons := _read_bytes(data).left_out:
-            raise ValueError(reasons[0])
+        if loss := _read_bytes(data).loss:
+            raise ValueError(loss)
     except (sqlite3.Error, ValueError) as error:
         raise ArtifactError(f"winners cannot be written: {inert(error)}") from error
     return data
@@ -157,6 +103,10 @@ class Contents(NamedTuple):
     """Why further rows stand for none: a reason for each."""
     devices: dict[str, Device]
     """By the fingerprints in rows."""
+    fitted: list[Row] = []  # noqa: RUF012  # of a tuple's field, never changed
+    """Fingerprint, kind, part, name and numbers as text: see `prediction.Fitted`."""
+    unfitted: str = ""
+    """Why nothing of what was fitted can be used."""
 
     def winners(self) -> tuple[Winner, ...]:
         """All of them."""
@@ -166,7 +116,7 @@ class Contents(NamedTuple):
     def loss(self) -> str | None:
         """How many winners are left out, and why the first of them is."""
         if not self.left_out:
-            return None
+            return f"what was fitted is left out, because {self.unfitted}" if self.unfitted else None
         total = len(self.rows) + len(self.left_out)
         return f"{len(self.left_out)} of {total} winners are left out, the first because {self.left_out[0]}"
 
@@ -177,8 +127,8 @@ def read(path: Path) -> tuple[Winner, ...]:
     Raises ArtifactError where `contents` does, and where that leaves out any.
     """
     found = contents(path)
-    if found.left_out:
-        raise ArtifactError(f"{path}: {found.left_out[0]}")
+    if reasons := [*found.left_out, *filter(None, [found.unfitted])]:
+        raise ArtifactError(f"{path}: {reasons[0]}")
     return found.winners()
 
 
@@ -239,7 +189,7 @@ def _contents(connection: sqlite3.Connection) -> Contents:
     connection.execute("PRAGMA trusted_schema = OFF")
     if (found := _format(connection)) == 1:
         return _contents_1(connection)
-    return _contents_now(connection, {2: TABLES_2, 3: TABLES_3}.get(found, TABLES))
+    return _contents_now(connection, OLDER.get(found, TABLES))
 
 
 def _format(connection: sqlite3.Connection) -> int:
@@ -267,10 +217,11 @@ def _contents_1(connection: sqlite3.Connection) -> Contents:
 
 def _contents_now(connection: sqlite3.Connection, tables: dict[str, str]) -> Contents:
     _check_tables(connection, tables)
-    current = tables is TABLES
-    rows, device_rows = _rows(connection, KEY if current else KEY_3), _device_rows(connection)
-    _check_digest(connection, [*device_rows, *rows])
-    rows = rows if current else list(map(_with_routing, rows))
+    routed = "routing" in tables["winner"]
+    rows, device_rows = _rows(connection, KEY if routed else KEY_3), _device_rows(connection)
+    fitted = _fitted_rows(connection) if "fitted" in tables else []
+    _check_digest(connection, [*device_rows, *rows, *fitted])
+    rows = rows if routed else list(map(_with_routing, rows))
     devices, odd_devices = devices_of(device_rows)
     odd = odd_rows(COLUMNS, rows)
     for place, row in enumerate(rows):
@@ -283,7 +234,10 @@ def _contents_now(connection: sqlite3.Connection, tables: dict[str, str]) -> Con
         elif row[0] not in devices:
             unknown = f"device is {inert(repr(row[0]))}, which its table of devices does not have"
             odd[place] = odd_devices.get(row[0], unknown)
-    return _usable(rows, odd, partial(_winner, devices), lambda _: devices)
+    found = _usable(rows, odd, partial(_winner, devices), lambda _: devices)
+    if reason := next(iter(odd_rows(FITTED, fitted).values()), ""):
+        return found._replace(unfitted=reason)
+    return found._replace(fitted=[row for row in fitted if row[0] in devices])
 
 
 def _usable(
@@ -322,6 +276,10 @@ def _rows(connection: sqlite3.Connection, key: str = KEY) -> list[Row]:
 
 def _device_rows(connection: sqlite3.Connection) -> list[Row]:
     return _at_most(MAX_DEVICES, connection, "device ORDER BY fingerprint")
+
+
+def _fitted_rows(connection: sqlite3.Connection) -> list[Row]:
+    return _at_most(MAX_FITTED, connection, f"fitted ORDER BY {FITTED_KEY}")
 
 
 def _at_most(limit: int, connection: sqlite3.Connection, table: str) -> list[Row]:
@@ -372,7 +330,7 @@ def _digest(rows: list[Row]) -> str:
     return hashlib.sha256(ascii(rows).encode()).hexdigest()
 
 
-def _database(winners: Iterable[Winner]) -> sqlite3.Connection:
+def _database(winners: Iterable[Winner], fitted: Iterable[Fitted]) -> sqlite3.Connection:
     """A new one in memory, the same whatever the order of the winners. Raises sqlite3.Error."""
     winners = list(winners)
     devices = {winner.device.fingerprint: winner.device for winner in winners}
@@ -385,7 +343,9 @@ def _database(winners: Iterable[Winner]) -> sqlite3.Connection:
         winner_rows = sorted(map(_row, winners), key=lambda row: row[:_KEY_END])
         connection.executemany(insert.format("device", ", ".join("?" * len(DEVICE))), device_rows)
         connection.executemany(insert.format("winner", ", ".join("?" * len(COLUMNS))), winner_rows)
-        rows = [*_device_rows(connection), *_rows(connection)]
+        fitted_rows = [one.row() for one in fitted if one.device in devices]
+        connection.executemany(insert.format("fitted", ", ".join("?" * len(FITTED))), fitted_rows)
+        rows = [*_device_rows(connection), *_rows(connection), *_fitted_rows(connection)]
         connection.execute("INSERT INTO digest VALUES (?)", [_digest(rows)])
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {FORMAT}")

@@ -129,8 +129,8 @@ class Store:
         with self._transaction(READ) as session:
             return rows.read_software(session)
 
-    def evidence(self, device: str, key: TuningKey) -> list[Evidence]:
-        """What counts of a key on a device, the oldest first, each beside what torch.topk was then."""
+    def evidence(self, device: str | None = None, key: TuningKey | None = None) -> list[Evidence]:
+        """What counts, of a key and a device if named, the oldest first, each beside what torch.topk was then."""
         return self.read(lambda session: list(rows.read_evidence(session, device, key)))
 
     def derive_winners(self, device: str | None = None) -> list[Winner]:

@@ -1,6 +1,6 @@
 """Which kernels go into a bundle: those that its winners name, compiled where they are not yet."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from math import inf
@@ -14,6 +14,7 @@ from autotopk.compilers import nvcc
 from autotopk.device import Device
 from autotopk.errors import ArtifactError, inert
 from autotopk.kernel import Kernel, KernelSource, distribution_version
+from autotopk.prediction import Fitted
 from autotopk.runtime.winners import problem_of, program_of
 from autotopk.tuning_db import artifact, bundle, ownership
 from autotopk.tuning_db.bundle import kernel_name
@@ -33,6 +34,7 @@ def write_bundle(
     winners: Sequence[Winner],
     path: Path,
     archs: Sequence[int] = (),
+    fitted: Iterable[Fitted] = (),
     *,
     key: Path | None = None,
     partial: bool = False,
@@ -44,6 +46,7 @@ def write_bundle(
         winners: at most one per device and key.
         path: the file.
         archs: compute capabilities to bring kernels for, 90 for 9.0; by default each winner's own.
+        fitted: what was fitted to measurements of their devices.
         key: a private key to sign with.
         partial: whether kernels may be missing.
         force: whether a file may be replaced that is no bundle.
@@ -67,7 +70,7 @@ def write_bundle(
         },
         "devices": sorted({winner.device.fingerprint for winner in winners}),
     }
-    bundle.write(path, artifact.to_bytes(winners), [winner.key for winner in winners], kernels, about, key)
+    bundle.write(path, artifact.to_bytes(winners, fitted), [winner.key for winner in winners], kernels, about, key)
     return Written(len(kernels), tuple(missing))
 
 

@@ -44,12 +44,13 @@ def export(
         raise arguments.SelectionError("--winners-only goes with none of --arch, --partial and --sign")
     archs = arguments.architectures("--arch", arch or ())
     winners, source = transfer.winners(db, device)
+    fitted = transfer.fitted(db)
     kernels, missing = 0, list[str]()
     if winners_only:
-        files = transfer.export(winners, path, force=force)
+        files = transfer.export(winners, path, fitted, force=force)
         told = f"{counted(len(winners), 'winner')} from {source}:"
     else:
-        written = write_bundle(winners, path, archs, key=sign, partial=partial, force=force)
+        written = write_bundle(winners, path, archs, fitted, key=sign, partial=partial, force=force)
         files = [path]
         kernels, missing = written.kernels, list(map(str, written.missing))
         for one in missing:

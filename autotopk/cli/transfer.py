@@ -1,7 +1,7 @@
 """Winners on their way between files: where they are found, exported to and imported from."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from autotopk.database import Database
 from autotopk.device import Device
 from autotopk.errors import ArtifactError, DatabaseError, inert, warn
 from autotopk.key import TuningKey
+from autotopk.prediction import Fitted
 from autotopk.runtime.state import default
 from autotopk.runtime.winners import layers
 from autotopk.tuning_db import artifact, ownership
@@ -65,10 +66,32 @@ def measurements(database: Database | None, device: str | None) -> tuple[list[Me
         return store.measurements(device=wanted), str(path)
 
 
-def export(winners: Sequence[Winner], path: Path, *, force: bool = False) -> list[Path]:
+def fitted(database: Database | None) -> list[Fitted]:
+    """What was fitted beside `winners`, from the same place. Raises ArtifactError, DatabaseError."""
+    from autotopk.tuning_db.store import Store
+
+    path = database or settings.database()
+    try:
+        if database is None and isinstance(path, Path) and not path.exists():
+            return [Fitted.of(row) for winners in default.known().values() for row in winners.fitted()]
+        if isinstance(path, Path) and ownership.holds_winners(path):
+            return [Fitted.of(row) for row in artifact.contents(path).fitted]
+    except ValueError as error:
+        raise ArtifactError(f"what was fitted in {path} cannot be used: {inert(error)}") from error
+    with Store.open(path, read_only=True) as store:
+        return _fitted(store)
+
+
+def _fitted(store: "Store") -> list[Fitted]:
+    from autotopk.tuning import bounds
+
+    return bounds.fitted(store)
+
+
+def export(winners: Sequence[Winner], path: Path, fitted: Iterable[Fitted] = (), *, force: bool = False) -> list[Path]:
     """Publish winners. Returns the files written, the artifact first. Raises ArtifactError."""
     check_any(winners, path)
-    artifact.publish(winners, path, force=force)
+    artifact.publish(winners, path, fitted, force=force)
     return [path, path.with_suffix(".json"), path.with_name(f"{path.name}.sha256")]
 
 
@@ -123,7 +146,7 @@ def _publishing(store: "Store") -> Iterator[Path]:
     published = settings.published_path(store.place)
     ownership.refuse_to_overwrite(published)
     yield published
-    artifact.publish(store.winners(), published)
+    artifact.publish(store.winners(), published, _fitted(store))
     default.reload()
 
 

@@ -4,14 +4,15 @@ The order of choice, followed line by line in `choices`:
 
 1. forced     the strategy that the caller or AUTOTOPK_STRATEGY names, where it is able;
 2. exact      the winner measured for this very (dtype, rows, cols, k, order);
-3. bucket     the nearest winner whose rows, cols and k round to the same powers of two;
-4. neighbour  the nearest able winner within `key.NEIGHBOUR_RADIUS` doublings; for 2 to 4, GPUs alike lend theirs,
+3. predicted  what takes the least time by the measurements around, where there are any: see `predicting`;
+4. bucket     the nearest winner whose rows, cols and k round to the same powers of two;
+5. neighbour  the nearest able winner within `key.NEIGHBOUR_RADIUS` doublings; for 2 to 5, GPUs alike lend theirs,
               see `borrowing`;
-5. heuristic  the able strategy of the highest preference that has a rule of its own for the problem;
-6. torch      torch.topk.
+6. heuristic  the able strategy of the highest preference that has a rule of its own for the problem;
+7. torch      torch.topk.
 
-   ladder     in place of a choice of steps 1 to 5 whose kernels are not there: a rung of its strategy's ladder whose
-              kernels are. Where no rung's are either, the order goes on.
+   ladder     in place of a choice of steps 1, 2 and 4 to 6 whose kernels are not there: a rung of its strategy's
+              ladder whose kernels are. Where no rung's are either, the order goes on.
 
 Whether kernels that are not there count is the caller's to say, by `ready`: without it they do, and are compiled when
 the choice is bound; calls say it by `readiness.Readiness`. Kernels that cannot be compiled here never do.
@@ -20,7 +21,7 @@ Winners are measured on rows whose columns are adjacent. Rows side by side know 
 strategies that read them; the caller's next way is to copy them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Literal
@@ -30,16 +31,40 @@ from autotopk.candidate import Candidate
 from autotopk.device import Device
 from autotopk.errors import UnknownStrategyError, UnsupportedProblemError, warn
 from autotopk.key import TuningKey
+from autotopk.prediction import Region
 from autotopk.problem import Answer, Problem
 from autotopk.program import Program
-from autotopk.runtime import borrowing
+from autotopk.runtime import borrowing, predicting
 from autotopk.runtime.state import Runtime, default
-from autotopk.runtime.winners import NONE
+from autotopk.runtime.winners import NONE, Winners
 from autotopk.strategies.torch_fallback import strategy as torch_fallback
 from autotopk.strategy import Config, Strategy
 from autotopk.tuning_db.records import Winner
 
-Step = Literal["forced", "exact", "bucket", "neighbour", "heuristic", "ladder", "torch"]
+MOST_PREDICTED = 12
+"""Choices by predicted times that are tried one after the other."""
+
+Step = Literal["forced", "exact", "predicted", "bucket", "neighbour", "heuristic", "ladder", "torch"]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A time that nobody measured."""
+
+    time_us: float
+    points: int
+    """At which the configuration itself was measured."""
+    region: Region
+    """What is known around the problem, and how far from the best the choice may be."""
+
+    def to_dict(self) -> dict[str, float]:
+        """As plain data."""
+        bound, around = self.region
+        return {"time_us": self.time_us, "points": self.points, "bound": bound, "points_around": around}
+
+    def __str__(self) -> str:
+        own = f"{self.points} of its own" if self.points else "none of its own"
+        return f"predicted {self.time_us:.1f} us from {self.region.points} points around, {own}"
 
 
 @dataclass(frozen=True)
@@ -50,7 +75,9 @@ class Choice:
     strategy: Strategy
     config: Config
     winner: Winner | None = None
-    """The measurement that the choice rests on; none for the steps forced, heuristic, ladder and torch."""
+    """The measurement that the choice rests on; none for the steps forced, predicted, heuristic, ladder and torch."""
+    prediction: Prediction | None = None
+    """Of the step predicted."""
     rejected: tuple[str, ...] = ()
     """What came first and could not serve, with the reason."""
 
@@ -118,16 +145,22 @@ def choices(
     # 1. forced
     if force:
         yield from asked.forced(force, exact)
-    # 2. exact, 3. bucket, 4. neighbour
+    # 2. exact, 3. predicted, 4. bucket, 5. neighbour
+    predicted = False
     for step, winner in borrowing.measured(key, device, known):
+        if step != "exact" and not predicted:
+            predicted = True
+            yield from asked.predicted(key, known)
         yield from asked.measured(step, winner)
-    # 5. heuristic
+    if not predicted:
+        yield from asked.predicted(key, known)
+    # 6. heuristic
     runtime.misses.note(key, device, tuned=exact is not None)
     for strategy in registry.available():
         if strategy is torch_fallback:
             break
         yield from asked.heuristic("heuristic", strategy)
-    # 6. torch
+    # 7. torch
     yield Choice("torch", torch_fallback, torch_fallback.heuristic(problem, device), rejected=tuple(asked.rejected))
 
 
@@ -192,6 +225,30 @@ class _Asked:
                 )
             yield choice
 
+    def predicted(self, key: TuningKey, known: Mapping[str, Winners]) -> Iterator[Choice]:
+        """What takes the least time by what was measured around; nothing where nothing was."""
+        model = predicting.model_for(key, self.device, known)
+        region = None if model is None else model.region(key)
+        if model is None or region is None:
+            return
+        try:
+            found = predicting.proposals(self.problem, self.device, model)
+        except Exception as error:  # of anyone's strategy: the other steps name it
+            self.rejected.append(f"times cannot be predicted: {type(error).__name__}: {error}")
+            return
+        for one in found[:MOST_PREDICTED]:
+            prediction = Prediction(one.time_us, one.points, region)
+            choice = Choice("predicted", one.strategy, one.config, None, prediction, tuple(self.rejected))
+            try:
+                blocked = self.runtime.is_blocked(choice.candidate, self.device)
+                reason = "failed earlier in this process" if blocked else self._absent(choice)
+            except Exception as error:
+                reason = self._raised(one.strategy, error)
+            if reason:
+                self.rejected.append(f"{one.name} predicted to take {one.time_us:.1f} us: {reason}")
+            else:
+                yield choice
+
     def heuristic(self, step: Step, strategy: Strategy) -> Iterator[Choice]:
         """What a strategy does by a rule of its own."""
         yield from self._answer(step, strategy.name, strategy, partial(strategy.heuristic, self.problem, self.device))
@@ -222,7 +279,7 @@ class _Asked:
             if not reason and (found := config()) is None:
                 reason = without
             elif not reason:
-                choice = Choice(step, strategy, found, winner, tuple(self.rejected))
+                choice = Choice(step, strategy, found, winner, rejected=tuple(self.rejected))
                 if self.runtime.is_blocked(choice.candidate, self.device):
                     choice, reason = None, "failed earlier in this process"
                 elif absent := self._absent(choice):

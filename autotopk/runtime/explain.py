@@ -56,6 +56,7 @@ class Explanation:
             "measured_on": None if winner is None else winner.device.name,
             "time_us": None if winner is None else winner.time_us,
             "ratio": None if winner is None else winner.ratio,
+            "predicted": None if choice.prediction is None else choice.prediction.to_dict(),
             "rejected": list(choice.rejected),
         }
 
@@ -74,6 +75,9 @@ class Explanation:
             )
             if winner.runner_up and winner.gap is not None:
                 lines.append(f"  ahead of {winner.runner_up} by {winner.gap:.1%}")
+        if prediction := choice.prediction:
+            lines[-1] += f": {prediction}"
+            lines.append(f"  at most {prediction.region.bound - 1:.1%} slower than the best, as points left out show")
         if self.scratch_bytes:
             lines.append(f"  with {self.scratch_bytes} bytes of scratch memory")
         if self.origins:

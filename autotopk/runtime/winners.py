@@ -1,15 +1,18 @@
 """The measured winners that run time serves: where they are read from, merged, and looked up."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotopk import kernel, registry, settings
 from autotopk.device import Device
-from autotopk.errors import ArtifactError, BuildError, warn
+from autotopk.errors import ArtifactError, BuildError, inert, warn
 from autotopk.key import NEIGHBOUR_RADIUS, Bucket, TuningKey, bucket_of
+from autotopk.prediction import Model, model_of
 from autotopk.problem import Problem
 from autotopk.program import HostProgram, Program
 from autotopk.tuning_db.records import Winner
@@ -43,6 +46,8 @@ class Winners:
         self.device = device
         self._by_key: dict[Key, Stored] = {}
         self._by_bucket: dict[Bucket, list[Stored]] = {}
+        self._fitted: dict[str, list[Row]] = {}
+        self._models: dict[str, Model | None] = {}
 
     def __iter__(self) -> Iterator[Winner]:
         """All of them."""
@@ -54,6 +59,27 @@ class Winners:
         if key not in self._by_key:
             self._by_key[key] = stored = row, winner
             self._by_bucket.setdefault(bucket_of(*key), []).append(stored)
+
+    def fit(self, rows: Iterable[Row]) -> None:
+        """Take in what was fitted, unless an earlier layer brought some."""
+        if not self._fitted:
+            for row in rows:
+                self._fitted.setdefault(row[1], []).append(row)
+
+    def fitted(self) -> Iterator[Row]:
+        """All of that."""
+        return chain.from_iterable(self._fitted.values())
+
+    def model(self, kind: str) -> Model | None:
+        """What was fitted for a kind of problems, see `prediction.kind_of`; parsed once."""
+        if kind not in self._models:
+            found = None
+            try:
+                found = model_of(self._fitted[kind]) if kind in self._fitted else None
+            except ValueError as error:
+                warn(f"times of {kind} are not predicted: {inert(error)}")
+            self._models[kind] = found
+        return self._models[kind]
 
     def exact(self, key: TuningKey) -> Winner | None:
         """The one of that very key."""
@@ -121,6 +147,8 @@ def read_layers(files: Layers) -> dict[str, Winners]:
             merged.setdefault(fingerprint, Winners(device))
         for row in found.rows:
             merged[row[0]].add(row, found.winner)
+        for fingerprint, rows in groupby(found.fitted, key=itemgetter(0)):
+            merged[fingerprint].fit(rows)
         if bundle is not None and bundle.kernels and label == "AUTOTOPK_DB":
             if bundle.reasons_untrusted:
                 warn(f"kernels are not loaded from {NAMES[label]}: {' and '.join(bundle.reasons_untrusted)}")

@@ -25,6 +25,7 @@ from autotopk.key import NEIGHBOUR_RADIUS, TuningKey
 from autotopk.problem import Problem
 from autotopk.runtime import self_check
 from autotopk.runtime.state import default
+from autotopk.tuning import bounds
 from autotopk.tuning.candidates import candidates, heuristics, lattice, rungs, serves, source_of, unbuildable
 from autotopk.tuning.compile_pool import Compiled, CompilePool
 from autotopk.tuning.efforts import EFFORTS
@@ -135,7 +136,7 @@ def tune(
         tuning = TuningRun(context, workloads, strategies, force, sharing, grid)
         outcome = tuning.go()
         winners = {winner.key: winner for winner in store.derive_winners(model.fingerprint)}
-        artifact.publish(store.winners(), winners_path)
+        artifact.publish(store.winners(), winners_path, bounds.fitted(store))
         store.end_run(run, outcome)
     default.reload()
     results = tuple(

@@ -10,6 +10,7 @@ from autotopk.device import Device
 from autotopk.kernel import KernelSource
 from autotopk.problem import FLOAT_INF, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
+from autotopk.strategies._costs import radix
 from autotopk.strategies._radix.config import RadixConfig
 from autotopk.strategies._radix.ladder import ladder, rungs
 from autotopk.strategies._radix.lattice import knobs, wasteful
@@ -79,6 +80,10 @@ class RadixStrategy(Strategy):
         if problem.k * power_of_two(problem.cols) <= MASKED or not self.suits(problem, device):
             return None
         return self.ladder(problem, device)[0]
+
+    def terms(self, config: Any, problem: Problem, device: Device) -> tuple[float, ...]:
+        """See `_costs.radix`."""
+        return radix.terms(config, problem, device)
 
     def program(self, config: Any, problem: Problem, device: Device) -> KernelProgram:
         """One block, or one cluster of them, for every row."""

@@ -13,6 +13,7 @@ from autotopk.device import Device
 from autotopk.kernel import KernelSource
 from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
+from autotopk.strategies._costs import short_rows as costs
 from autotopk.strategies._short_rows import MERGED_DTYPES, Reading, reading_of, reasons_unlaunchable, reasons_unmerged
 from autotopk.strategy import Features, Strategy
 
@@ -201,6 +202,10 @@ class LaneMerge(Strategy):
         """The same for every architecture."""
         for dtype, largest in product(MERGED_DTYPES, (True, False)):
             yield from (rung.source for rung in kernels(dtype, largest))
+
+    def terms(self, config: LaneMergeConfig, problem: Problem, device: Device) -> tuple[float, ...]:
+        """See `_costs.short_rows`."""
+        return costs.lanes(config, share(config.lanes, problem), problem, device)
 
     def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every 32 * warps / lanes rows; the rung of the configuration, if there is one that serves."""

@@ -11,6 +11,7 @@ from autotopk.device import Device
 from autotopk.kernel import KernelSource
 from autotopk.problem import ANSWERS, DTYPE_BYTES, INTEGERS, VECTOR_BYTES, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
+from autotopk.strategies._costs import short_rows
 from autotopk.strategies._short_rows import MERGED_DTYPES, reasons_unlaunchable, reasons_unmerged
 from autotopk.strategy import Features, Strategy
 
@@ -166,6 +167,10 @@ class MaskedArgmax(Strategy):
         """The same for every architecture."""
         for element in dict.fromkeys(map(_element, DTYPE_BYTES)):
             yield from (rung.source for rung in kernels(element))
+
+    def terms(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> tuple[float, ...]:
+        """See `_costs.short_rows`."""
+        return short_rows.masks(config.rows_per_program, config.warps, problem, device)
 
     def program(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every `rows_per_program` rows; the rung of the configuration, if there is one that serves."""

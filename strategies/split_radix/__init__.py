@@ -13,6 +13,7 @@ from autotopk.device import Device
 from autotopk.kernel import ParameterKind
 from autotopk.problem import ANSWERS, DTYPE_BYTES, INTEGERS, Problem, power_of_two
 from autotopk.program import MAX_SCRATCH_BYTES, Extent, KernelProgram, Launch, Scratch
+from autotopk.strategies._costs import split
 from autotopk.strategy import Features, Strategy, check_knobs
 
 CAPACITIES = [1 << bits for bits in range(6, 16)]
@@ -171,6 +172,10 @@ class SplitRadix(Strategy):
 
     def _usual(self, problem: Problem, device: Device) -> SplitRadixConfig:
         return self.ladder(problem, device)[0]
+
+    def terms(self, config: SplitRadixConfig, problem: Problem, device: Device) -> tuple[float, ...]:
+        """See `_costs.split`."""
+        return split.lists(config, problem, device)
 
     def program(self, config: SplitRadixConfig, problem: Problem, device: Device) -> KernelProgram:
         """Scratch memory holds what the parts of a row found, and counters of entries and of arrivals.

@@ -15,6 +15,7 @@ from autotopk.candidate import Knob
 from autotopk.device import Device
 from autotopk.problem import DTYPE_BYTES, KTH, WEIGHTS, WINDOWS, Problem
 from autotopk.program import HostProgram
+from autotopk.strategies._costs import operators
 from autotopk.strategies.torch_fallback.chunked import chunked_topk, sort_topk, torch_topk
 from autotopk.strategies.torch_fallback.routed import route
 from autotopk.strategies.torch_fallback.selected import windows_by_torch
@@ -87,6 +88,10 @@ class TorchFallback(Strategy):
     def heuristic(self, problem: Problem, device: Device) -> TorchConfig:
         """torch.topk as it is."""
         return TorchConfig("topk")
+
+    def terms(self, config: TorchConfig, problem: Problem, device: Device) -> tuple[float, ...]:
+        """See `_costs.operators`."""
+        return operators.terms(config.method, config.chunk, problem, device)
 
     def program(self, config: TorchConfig, problem: Problem, device: Device) -> HostProgram:
         """The operators, bound to k and the order, or to the rule of a router."""

@@ -11,6 +11,7 @@ from autotopk.device import Device
 from autotopk.kernel import ParameterKind
 from autotopk.problem import ANSWERS, DTYPE_BYTES, KTH, Problem
 from autotopk.program import MAX_SCRATCH_BYTES, Extent, KernelProgram, Launch, Scratch
+from autotopk.strategies._costs import split
 from autotopk.strategies.split_radix import KINDS, MAX_COLS
 from autotopk.strategy import Features, Strategy, check_knobs
 
@@ -118,6 +119,11 @@ class WideRadix(Strategy):
     def rungs(self, arch: int) -> Iterator[CudaSource]:
         """One for each kind of elements."""
         return (_source(kind, LADDER_THREADS, arch) for kind in LADDER)
+
+    def terms(self, config: WideRadixConfig, problem: Problem, device: Device) -> tuple[float, ...]:
+        """See `_costs.split`."""
+        launches = sum(_steps(problem)) + 1 if config.split else 1
+        return split.steps(config.blocks, config.threads, config.split, launches, problem, device)
 
     def program(self, config: WideRadixConfig, problem: Problem, device: Device) -> KernelProgram:
         """A launch for every step of rows that are split, or one for all rows."""

@@ -25,7 +25,7 @@ class Recorded(Store):
         super().__init__(store.place, store._engine)
         self._code = code
 
-    def evidence(self, device: str, key: TuningKey) -> list[Evidence]:
+    def evidence(self, device: str | None = None, key: TuningKey | None = None) -> list[Evidence]:
         found = super().evidence(device, key)
         return [one._replace(measurement=self._changed(one.measurement)) for one in found]
 

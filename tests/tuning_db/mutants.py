@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
-from autotopk.tuning_db import artifact
+from autotopk.tuning_db import artifact, formats
 from autotopk.tuning_db.columns import DEVICE
 
 JSON = [
@@ -154,7 +154,7 @@ def change_schema(path: Path, draw: random.Random) -> None:
 def change_winners(path: Path, draw: random.Random) -> None:
     """Odd values, missing and further rows, under a digest that holds."""
     table = draw.choice(["winner", "winner", "winner", "device"])
-    columns = list(artifact.COLUMNS if table == "winner" else DEVICE)
+    columns = list(formats.COLUMNS if table == "winner" else DEVICE)
     where = draw.choice(["1", "1", f"{columns[0]} LIKE 'cpu%'", "k = 8", "rows = 4 AND cols = 1024 AND k = 8"])
     column, value = draw.choice(columns), draw.choice(VALUES)
     marks = ", ".join("?" * len(columns))

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from autotopk.candidate import Candidate
 from autotopk.device import H100
 from autotopk.errors import ArtifactError
-from autotopk.tuning_db import artifact
+from autotopk.prediction import Fitted
+from autotopk.tuning_db import artifact, formats
 from autotopk.tuning_db.records import Winner
 from autotopk.tuning_db.store import Store
 from tests.tuning_db.examples import CPU, KEY, MANY, checksums_hold, unprivileged, winner, winners
@@ -32,7 +33,7 @@ def edit(path: Path, *statements: str, digest: bool = True) -> None:
         for statement in statements:
             connection.execute(statement)
         if digest:
-            key = artifact.KEY if "routing" in columns_of(connection) else artifact.KEY_3
+            key = formats.KEY if "routing" in columns_of(connection) else formats.KEY_3
             rows = [*artifact._device_rows(connection), *artifact._rows(connection, key)]
             connection.execute("UPDATE digest SET sha256 = ?", [artifact._digest(rows)])
 
@@ -203,26 +204,73 @@ def test_unreadable_file_is_refused(public: Path) -> None:
 
 
 def test_newer_format_says_so(published: Path) -> None:
-    edit(published, f"PRAGMA user_version = {artifact.FORMAT + 1}")
-    with pytest.raises(ArtifactError, match=r"has format 5; this autotopk reads up to 4"):
+    edit(published, f"PRAGMA user_version = {formats.FORMAT + 1}")
+    with pytest.raises(ArtifactError, match=r"has format 6; this autotopk reads up to 5"):
         artifact.read(published)
 
 
 def write_as(published: Path, format: int, winner: str, *lacking: str) -> None:
     """Make a file one of an older format, whose table of winners lacks some columns."""
-    columns = ", ".join(name for name in artifact.COLUMNS if name not in lacking)
+    columns = ", ".join(name for name in formats.COLUMNS if name not in lacking)
     edit(
         published,
         "ALTER TABLE winner RENAME TO newer",
         winner,
         f"INSERT INTO winner SELECT {columns} FROM newer",
         "DROP TABLE newer",
+        "DROP TABLE fitted",
         f"PRAGMA user_version = {format}",
     )
 
 
+FITTED = [
+    Fitted(H100.fingerprint, "4 bytes sorted", "strategy", "lane_merge", (1.0, 0.25)),
+    Fitted(H100.fingerprint, "4 bytes sorted", "candidate", 'lane_merge {"lanes":8}', (3.0,)),
+    Fitted(CPU.fingerprint, "2 bytes any order", "regions", "000001", (1.0, 2.0, 3.0, 1.05, 7.0)),
+]
+
+
+def test_what_was_fitted_travels_beside_the_winners(path: Path) -> None:
+    stranger = replace(FITTED[0], device="cuda|nobody's")
+    artifact.publish(MANY, path, [*FITTED, stranger])
+    found = artifact.contents(path)
+    assert sorted(map(Fitted.of, found.fitted), key=repr) == sorted(FITTED, key=repr)
+    assert sorted(found.winners(), key=repr) == sorted(MANY, key=repr)
+    assert artifact.to_bytes(MANY, FITTED) == artifact.to_bytes(reversed(MANY), reversed(FITTED))
+    assert artifact.to_bytes(MANY, FITTED) != artifact.to_bytes(MANY)
+
+
+def test_the_digest_is_also_of_what_was_fitted(path: Path) -> None:
+    artifact.publish(MANY, path, FITTED)
+    edit(path, "UPDATE fitted SET numbers = '[2.0,0.25]' WHERE part = 'strategy'", digest=False)
+    with pytest.raises(ArtifactError, match="its winners do not match its digest"):
+        artifact.read(path)
+
+
+def test_odd_fits_are_left_out_and_winners_stay(path: Path) -> None:
+    artifact.publish(MANY, path, FITTED)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE fitted SET name = 'a' || char(10) WHERE part = 'strategy'")
+        rows = [*artifact._device_rows(connection), *artifact._rows(connection), *artifact._fitted_rows(connection)]
+        connection.execute("UPDATE digest SET sha256 = ?", [artifact._digest(rows)])
+    found = artifact.contents(path)
+    assert (len(found.winners()), found.fitted) == (len(MANY), [])
+    assert (
+        found.loss
+        == r"what was fitted is left out, because name is 'a\n', not a printable text of up to 4100 characters"
+    )
+    with pytest.raises(ArtifactError, match="not a printable text"):
+        artifact.read(path)
+
+
+def test_format_4_knows_no_fits(published: Path) -> None:
+    edit(published, "DROP TABLE fitted", "PRAGMA user_version = 4")
+    assert sorted(artifact.read(published), key=repr) == sorted(MANY, key=repr)
+    assert artifact.contents(published).fitted == []
+
+
 def test_format_3_knows_no_routers(published: Path) -> None:
-    write_as(published, 3, artifact.TABLES_3["winner"], "routing")
+    write_as(published, 3, formats.TABLES_3["winner"], "routing")
     assert sorted(artifact.read(published), key=repr) == sorted(MANY, key=repr)
 
 
@@ -244,7 +292,7 @@ def test_bad_rule_is_named(published: Path, rule: str, reason: str) -> None:
 
 
 def test_format_2_knows_no_margins(published: Path) -> None:
-    write_as(published, 2, artifact.TABLES_2["winner"], "margin", "routing")
+    write_as(published, 2, formats.TABLES_2["winner"], "margin", "routing")
     expected = [replace(one, margin=None) for one in MANY]
     assert expected != MANY
     assert sorted(artifact.read(published), key=repr) == sorted(expected, key=repr)

@@ -9,7 +9,7 @@ import pytest
 from autotopk.candidate import Candidate
 from autotopk.device import H100, Device
 from autotopk.errors import ArtifactError
-from autotopk.tuning_db import artifact
+from autotopk.tuning_db import artifact, formats
 from tests.tuning_db.examples import SCHEMA_1
 
 
@@ -22,7 +22,7 @@ def format_1(path: Path) -> Path:
 
 def test_format_1_is_read(format_1: Path) -> None:
     with closing(sqlite3.connect(format_1)) as connection:
-        rows = connection.execute(f"SELECT * FROM winner ORDER BY {artifact.KEY_3}").fetchall()
+        rows = connection.execute(f"SELECT * FROM winner ORDER BY {formats.KEY_3}").fetchall()
     found = artifact.read(format_1)
     assert len(found) == len(rows) == 5
     for one, row in zip(found, rows, strict=True):
@@ -45,7 +45,7 @@ def test_bad_value_in_format_1_is_named(format_1: Path, column: str, value: str)
     with closing(sqlite3.connect(format_1, isolation_level=None)) as connection:
         connection.execute(f"UPDATE winner SET {column} = {value} WHERE device LIKE 'cuda%'")
         connection.execute(
-            "UPDATE digest SET sha256 = ?", [artifact._digest(artifact._rows(connection, artifact.KEY_3))]
+            "UPDATE digest SET sha256 = ?", [artifact._digest(artifact._rows(connection, formats.KEY_3))]
         )
     with pytest.raises(ArtifactError, match=rf"{column} is .*, not "):
         artifact.read(format_1)
@@ -56,4 +56,4 @@ def test_format_1_becomes_format_2_when_published_again(format_1: Path) -> None:
     artifact.publish(before, format_1)
     assert artifact.read(format_1) == before
     with closing(sqlite3.connect(format_1)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (artifact.FORMAT,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (formats.FORMAT,)

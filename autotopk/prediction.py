@@ -1,0 +1,222 @@
+"""Times that are predicted from those measured: the numbers that were fitted, and their evaluation in plain Python.
+
+Of a kind of problem (width of the dtype, operation, order) on a device,
+
+    log(time) = log(sum of coefficients * `Strategy.terms`)             of the strategy, none negative
+              + what the strategy is off by at the points around        a mean of residuals, weighted by nearness
+              + what the configuration is off by at those very near     the same of what is left
+
+A region is a cell of `CELL` doublings of rows, cols and k; its bound says how much slower than the best of what was
+measured the choice was at points around it that were left out of the fit.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import exp, inf, isfinite, log, log2
+from operator import gt, mul
+from typing import NamedTuple
+
+from autotopk.key import TuningKey
+from autotopk.problem import DTYPE_BYTES
+
+CELL = 2
+"""Doublings of an edge of a region."""
+
+REACH, SHORT_REACH = 2.0, 0.5
+"""Doublings to where a point's weight is down to exp(-1): for a strategy, and for one of its configurations."""
+
+DOUBT = 0.2
+"""Weight of the belief that nothing is off, beside those of the points around."""
+
+LEAST_WEIGHT = 0.02
+
+Cell = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Some numbers of a fit, as a winners file has them."""
+
+    device: str
+    """Fingerprint."""
+    kind: str
+    """See `kind_of`."""
+    part: str
+    """"strategy": coefficients, then the largest terms; "candidate": points it was measured at; "point": doublings of
+    rows, cols, k, then the place of a strategy or candidate and its residual, and so on; "regions": cell, bound, points
+    around, and so on."""
+    name: str
+    """Of the strategy or candidate; else a number."""
+    numbers: tuple[float, ...]
+
+    def row(self) -> tuple[str, str, str, str, str]:
+        """As stored."""
+        return self.device, self.kind, self.part, self.name, json.dumps(self.numbers, separators=(",", ":"))
+
+    @classmethod
+    def of(cls, row: Sequence[str]) -> "Fitted":
+        """The inverse. Raises ValueError where the numbers are none."""
+        device, kind, part, name, numbers = row
+        return cls(device, kind, part, name, numbers_in(numbers))
+
+
+def numbers_in(text: str) -> tuple[float, ...]:
+    """Those of a JSON array. Raises ValueError on anything else."""
+    try:
+        found = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("not JSON") from error
+    if type(found) is not list or not all(type(one) in (int, float) and isfinite(one) for one in found):
+        raise ValueError("not a JSON array of finite numbers")
+    return tuple(map(float, found))
+
+
+def kind_of(key: TuningKey) -> str:
+    """What is fitted together: "4 bytes sorted", "2 bytes any order", "4 bytes softmax"."""
+    order = key.routing or ("sorted" if key.sorted else "any order")
+    return f"{DTYPE_BYTES[key.dtype]} bytes {order}"
+
+
+def cell_of(key: TuningKey) -> Cell:
+    """The region that a key is in."""
+    return (
+        (key.rows.bit_length() - 1) // CELL,
+        (key.cols.bit_length() - 1) // CELL,
+        (key.k.bit_length() - 1) // CELL,
+    )
+
+
+class Region(NamedTuple):
+    """What is known around a problem."""
+
+    bound: float
+    """Time of the choice over that of the best, at most: 1.05 for 5 % slower."""
+    points: int
+    """Measured around it."""
+
+
+@dataclass(slots=True)
+class Point:
+    """A problem that was measured."""
+
+    place: tuple[float, float, float]
+    """Doublings of rows, cols, k."""
+    strategies: dict[str, float]
+    """Mean residual of each."""
+    candidates: dict[str, float]
+    """What is left for each."""
+
+
+Near = Sequence[tuple[float, float, Point]]
+"""Points by their weights, for strategies and for configurations."""
+
+
+@dataclass
+class Model:
+    """What was fitted for one kind of problems on one device."""
+
+    strategies: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """Coefficients, then as many of the largest terms that were measured."""
+    candidates: dict[str, int] = field(default_factory=dict)
+    points: list[Point] = field(default_factory=list)
+    regions: dict[Cell, Region] = field(default_factory=dict)
+
+    def near(self, key: TuningKey, without: Point | None = None) -> Near:
+        """The points around a problem, perhaps without one of them."""
+        rows, cols, k = place_of(key)
+        found = []
+        for point in self.points:
+            r, c, o = point.place
+            away = (rows - r) ** 2 + (cols - c) ** 2 + (k - o) ** 2
+            if away < FARTHEST and point is not without:
+                found.append((exp(-away / REACH**2), exp(-away / SHORT_REACH**2), point))
+        return found
+
+    def time_us(self, strategy: str, candidate: str, terms: Sequence[float], near: Near) -> float | None:
+        """The predicted time; None where nothing was fitted for the strategy, or other terms, or far smaller ones."""
+        numbers = self.strategies.get(strategy)
+        if numbers is None or len(numbers) != 2 * len(terms):
+            return None
+        total = sum(map(mul, numbers, terms))  # as long as the shorter
+        if total <= 0.0 or any(map(gt, terms, numbers[len(terms) :])):
+            return None
+        whole, own, weight, own_weight = 0.0, 0.0, DOUBT, DOUBT
+        for nearness, very, point in near:
+            if strategy in point.strategies:
+                whole += nearness * point.strategies[strategy]
+                weight += nearness
+            if candidate in point.candidates:
+                own += very * point.candidates[candidate]
+                own_weight += very
+        return float(total * exp(whole / weight + own / own_weight))
+
+    def region(self, key: TuningKey) -> Region | None:
+        """What is known around a problem; None where nothing is."""
+        return self.regions.get(cell_of(key))
+
+    def bound(self, key: TuningKey) -> float:
+        """Of its region; infinite outside of all."""
+        region = self.region(key)
+        return inf if region is None else region.bound
+
+
+FARTHEST = -log(LEAST_WEIGHT) * REACH**2
+
+
+def place_of(key: TuningKey) -> tuple[float, float, float]:
+    """Doublings of rows, cols and k."""
+    return log2(key.rows), log2(key.cols), log2(key.k)
+
+
+def rows_of(model: Model, device: str, kind: str) -> list[Fitted]:
+    """A model as it is stored, to five digits."""
+    strategies, candidates = sorted(model.strategies), sorted(model.candidates)
+    places = {name: at for at, name in enumerate([*strategies, *candidates])}
+    found = [Fitted(device, kind, "strategy", name, _short(model.strategies[name])) for name in strategies]
+    found += [Fitted(device, kind, "candidate", name, (model.candidates[name],)) for name in candidates]
+    for at, point in enumerate(model.points):
+        residuals = {**point.strategies, **point.candidates}
+        pairs = [number for name in sorted(residuals) for number in (places[name], residuals[name])]
+        found.append(Fitted(device, kind, "point", f"{at:06}", _short((*point.place, *pairs))))
+    for row in sorted({cell[0] for cell in model.regions}):
+        numbers = [number for cell, one in sorted(model.regions.items()) if cell[0] == row for number in (*cell, *one)]
+        found.append(Fitted(device, kind, "regions", f"{row:06}", _short(numbers)))
+    return found
+
+
+def model_of(rows: Iterable[Sequence[str]]) -> Model:
+    """The inverse, of the (..., part, name, numbers) of one kind. Raises ValueError on what is no model."""
+    parts: dict[str, dict[str, tuple[float, ...]]] = {"strategy": {}, "candidate": {}, "point": {}, "regions": {}}
+    for *_, part, name, text in rows:
+        if part not in parts:
+            raise ValueError(f"what was fitted has an odd part, {part!r}")
+        parts[part][name] = numbers_in(text)
+    model = Model(parts["strategy"])
+    names = [*sorted(parts["strategy"]), *sorted(parts["candidate"])]
+    try:
+        model.candidates = {name: int(points) for name, (points,) in parts["candidate"].items()}
+        for rows_, cols, k, *pairs in parts["point"].values():
+            residuals = dict(zip((names[int(at)] for at in pairs[::2]), pairs[1::2], strict=True))
+            own = {name: residuals[name] for name in residuals if name in parts["strategy"]}
+            left = {name: residuals[name] for name in residuals if name not in own}
+            model.points.append(Point((rows_, cols, k), own, left))
+        for numbers in parts["regions"].values():
+            for row, col, count, bound, points in zip(*(numbers[at::5] for at in range(5)), strict=True):
+                model.regions[int(row), int(col), int(count)] = Region(bound, int(points))
+    except (TypeError, IndexError) as error:
+        raise ValueError(f"what was fitted is odd: {error}") from error
+    if any(abs(one) > MOST_RESIDUAL for point in model.points for part in _residuals(point) for one in part):
+        raise ValueError("what was fitted has a residual that no time has")
+    return model
+
+
+MOST_RESIDUAL = 50.0
+
+
+def _residuals(point: Point) -> tuple[Iterable[float], Iterable[float]]:
+    return point.strategies.values(), point.candidates.values()
+
+
+def _short(numbers: Iterable[float]) -> tuple[float, ...]:
+    return tuple(one if isinstance(one, int) else float(f"{one:.5g}") for one in numbers)

@@ -1,0 +1,86 @@
+"""What could serve a problem by predicted times, quickest first: rungs of the able strategies, and their shortlists."""
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import islice
+from math import inf
+from typing import NamedTuple
+
+from autotopk import registry
+from autotopk.device import Device
+from autotopk.key import TuningKey
+from autotopk.prediction import Model, kind_of
+from autotopk.problem import Problem
+from autotopk.runtime.borrowing import lenders
+from autotopk.runtime.winners import NONE, Winners
+from autotopk.strategy import Config, Strategy
+
+RUNGS = 12
+"""Of a ladder that are asked for their time: the likeliest."""
+
+FAR = 1.5
+"""Strategies whose best rung is predicted to take so many times the best have no better point in their shortlists."""
+
+COMPILED = 0.02
+"""How much faster than a rung, as a fraction, something has to be that is to be compiled."""
+
+
+class Proposal(NamedTuple):
+    """A configuration and its predicted time."""
+
+    rank: float
+    """The time, and something more for what is to be compiled."""
+    name: str
+    """Of the candidate: the order of those alike."""
+    time_us: float
+    points: int
+    """At which the configuration itself was measured."""
+    strategy: Strategy
+    config: Config
+
+
+def model_for(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> Model | None:
+    """What was fitted for the key's kind on the device, else on a twin of it."""
+    kind, twins = kind_of(key), lenders(device, known)[0]
+    return next((found for one in (known.get(device.fingerprint, NONE), *twins) if (found := one.model(kind))), None)
+
+
+def bound(problem: Problem, device: Device, known: Mapping[str, Winners]) -> float:
+    """How many times the best time a choice may take, at most; infinite where nothing was measured around."""
+    key = TuningKey.of(problem)
+    model = model_for(key, device, known)
+    return inf if model is None else model.bound(key)
+
+
+def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:
+    """All that have a prediction, the best first; of equal times in the order of their names."""
+    near = model.near(TuningKey.of(problem))
+    found: list[Proposal] = []
+    best: dict[Strategy, float] = {}
+    able = [one for one in registry.available() if one.name in model.strategies]
+    able = [one for one in able if not one.reasons_unable(problem, device)]
+
+    def predicted(strategy: Strategy, configs: Iterator[Config], handicap: float) -> Iterator[Proposal]:
+        for config in configs:
+            name = _name(strategy, config)
+            time_us = model.time_us(strategy.name, name, strategy.terms(config, problem, device), near)
+            if time_us is not None:
+                points = model.candidates.get(name, 0)
+                yield Proposal(time_us * (1 + handicap), name, time_us, points, strategy, config)
+
+    for strategy in able:
+        rungs = [*predicted(strategy, islice(strategy.ladder(problem, device), RUNGS), 0.0)]
+        best[strategy] = min((one.time_us for one in rungs), default=0.0)
+        found += rungs
+    least = min((one.time_us for one in found), default=0.0)
+    known = {one.name for one in found}
+    for strategy in able:
+        if not least or best[strategy] <= FAR * least:
+            shortlist = predicted(strategy, iter(strategy.shortlist(problem, device)), COMPILED)
+            found += [one for one in shortlist if one.name not in known]
+    return sorted(found, key=lambda one: one[:2])
+
+
+@lru_cache(1 << 14)
+def _name(strategy: Strategy, config: Config) -> str:
+    return str(strategy.candidate(config))

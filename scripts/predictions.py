@@ -1,0 +1,243 @@
+"""Compare ways to predict times where nothing was measured: `python scripts/predictions.py [DATABASE]`.
+
+Of every point that was measured, without it: the time of what each way would choose there, over the best. By default of
+the points that the repository has, docs/figures/sweep and docs/figures/radix, on an H200; else of all devices in a
+tuning database.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from math import exp, fsum, log
+from pathlib import Path
+from statistics import quantiles
+from typing import NamedTuple
+
+import numpy as np
+
+from autotopk import registry
+from autotopk.candidate import Candidate, knobs_json
+from autotopk.device import Device
+from autotopk.errors import AutotopkError
+from autotopk.key import TuningKey
+from autotopk.prediction import Model, Near, kind_of
+from autotopk.tuning import bounds
+from autotopk.tuning.fitting import Fit, Sample, Times, nonnegative, samples_of, times_of
+from autotopk.tuning_db.store import Store
+from autotopk.workloads import Workload
+from scripts.sweep import device_in, from_json
+
+FIGURES = Path(__file__).parent.parent / "docs" / "figures"
+
+Samples = Sequence[Sample]
+Predict = Callable[[Sample], float]
+"""A time, or whatever orders the candidates of a point."""
+
+
+def recorded() -> tuple[Times, Device]:
+    """Microseconds on an H200: 14 whole lattices, and what a few kernels took at 56 points where rules change."""
+    swept = json.loads((FIGURES / "sweep" / "h200.json").read_text())
+    device, times = device_in(swept), defaultdict[TuningKey, dict[Candidate, float]](dict)
+    unit = {}
+    for name in ("h200-serving", "h200-seeds"):
+        for row in json.loads((FIGURES / f"{name}.json").read_text())["rows"]:
+            unit[row["rows"], row["cols"], row["k"], row["dtype"]] = row["torch_gpu_us"]
+    for workload, points in map(from_json, swept["workloads"]):
+        torch_us = unit[workload.rows, workload.cols, workload.k, workload.dtype]
+        its = {one: ratio * torch_us for one, ratio in points.items() if ratio and _serves(one, workload, device)}
+        times[workload.key] = its
+    for name in ("h200", "h200-sorted"):
+        for row in json.loads((FIGURES / "radix" / f"{name}.json").read_text())["rows"]:
+            workload = Workload(row["rows"], row["cols"], row["k"], row["dtype"])
+            for label, time_us in row["us"]["random"].items():
+                made = row["kernels"].get(label)
+                if made and time_us and row["dtype"] == "float32":
+                    one = Candidate(made["strategy"], knobs_json(made["config"]))
+                    if _serves(one, workload, device):
+                        times[workload.key].setdefault(one, time_us)
+    return dict(times), device
+
+
+def _serves(candidate: Candidate, workload: Workload, device: Device) -> bool:
+    """Today; the files are older than some knobs."""
+    problem = workload.problem(device.type)
+    try:
+        strategy = registry.get(candidate.strategy)
+        config = strategy.parse_config(candidate.config)
+    except AutotopkError:
+        return False
+    return not strategy.reasons_unable(problem, device) and strategy.valid(config, problem, device)
+
+
+# Ways, each from the points that are left to what it says of a sample -------------------------------------------------
+
+
+def nearest_point(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
+    """As it was at the nearest point where it was measured, beside the best there; what was measured nowhere last."""
+    best = _best(left)
+    by_candidate = defaultdict(list)
+    for one in left:
+        by_candidate[one.candidate].append((one.key, one.time_us / best[one.key]))
+
+    def at(key: TuningKey) -> Predict:
+        def predict(sample: Sample) -> float:
+            near = min(((key.distance(other), ratio) for other, ratio in by_candidate[sample.candidate]), default=None)
+            return float("inf") if near is None else near[0] * 1e3 + near[1]
+
+        return predict
+
+    return at
+
+
+def around(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
+    """A mean of logarithms over the points around, weighted by nearness: no physics."""
+    by_candidate, everywhere = defaultdict(list), [log(one.time_us) for one in left]
+    for one in left:
+        by_candidate[one.candidate].append((one.key, log(one.time_us)))
+    usual = fsum(everywhere) / max(1, len(everywhere))
+
+    def at(key: TuningKey) -> Predict:
+        def predict(sample: Sample) -> float:
+            found = [(exp(-((key.distance(other) / 3) ** 2)), told) for other, told in by_candidate[sample.candidate]]
+            return (fsum(weight * told for weight, told in found) + 0.01 * usual) / (sum(w for w, _ in found) + 0.01)
+
+        return predict
+
+    return at
+
+
+def own_curves(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
+    """Each candidate's own coefficients of launch, bytes, rounds of rows, their elements, and k log k."""
+    curves = {}
+    by_candidate = defaultdict(list)
+    for one in left:
+        by_candidate[one.candidate].append(one)
+    for candidate, group in by_candidate.items():
+        relative = np.array([_plain(one.key) for one in group]) / np.array([[one.time_us] for one in group])
+        curves[candidate] = nonnegative(relative.T @ relative, relative.sum(axis=0), len(group))
+
+    def predict(sample: Sample) -> float:
+        curve = curves.get(sample.candidate)
+        return float("inf") if curve is None else float(curve @ np.array(_plain(sample.key)))
+
+    return lambda key: predict
+
+
+def _plain(key: TuningKey) -> tuple[float, ...]:
+    rounds, ordered = -(-key.rows // 132), key.k * np.log2(key.k + 1)
+    return 1.0, key.rows * key.cols * 1e-6, rounds, rounds * key.cols * 1e-3, rounds * ordered * 1e-3
+
+
+def coefficients_alone(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
+    """`Strategy.terms` times a strategy's coefficients."""
+    model = fit.model(_without(fit, left))
+    return lambda key: lambda sample: _time(model, sample, ())
+
+
+def both(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
+    """That, corrected by what it is off by at the points around: what run time does."""
+    model = fit.model(_without(fit, left))
+
+    def at(key: TuningKey) -> Predict:
+        near = model.near(key)
+        return lambda sample: _time(model, sample, near)
+
+    return at
+
+
+def _time(model: Model, sample: Sample, near: Near) -> float:
+    strategy, name = sample.candidate.strategy, str(sample.candidate)
+    found = model.time_us(strategy, name, sample.terms, near)
+    return float("inf") if found is None else found
+
+
+def _without(fit: Fit, left: Samples) -> frozenset[TuningKey]:
+    return frozenset(fit.keys) - {one.key for one in left}
+
+
+def _best(samples: Samples) -> Mapping[TuningKey, float]:
+    found: dict[TuningKey, float] = {}
+    for one in samples:
+        found[one.key] = min(one.time_us, found.get(one.key, float("inf")))
+    return found
+
+
+WAYS: Mapping[str, Callable[[Fit, Samples], Callable[[TuningKey], Predict]]] = {
+    "the nearest point": nearest_point,
+    "means of the points around": around,
+    "a curve for each candidate": own_curves,
+    "coefficients of terms": coefficients_alone,
+    "coefficients, corrected around": both,
+}
+
+
+class Result(NamedTuple):
+    """Of one way: time of the choice over that of the best."""
+
+    points: int
+    mean: float
+    """Geometric."""
+    most_of_20: float
+    """At 19 of 20 points it is less."""
+    worst: float
+
+
+def compare(times: Times, device: Device, ways: Sequence[str] = tuple(WAYS)) -> dict[str, Result]:
+    """Of every way, over all points of all kinds with enough of them."""
+    regrets = defaultdict[str, list[float]](list)
+    for samples in samples_of(times, device).values():
+        for kind in dict.fromkeys(kind_of(one.key) for one in samples):
+            fit = Fit(samples, kind)
+            own = [one for one in samples if kind_of(one.key) == kind]
+            keys = sorted(fit.keys, key=str)
+            if len(keys) < bounds.LEAST_POINTS:
+                continue
+            for fold in range(min(bounds.FOLDS, len(keys))):
+                held = set(keys[fold :: bounds.FOLDS])
+                left = [one for one in own if one.key not in held]
+                for name in ways:
+                    way = WAYS[name](fit, left)
+                    for key in sorted(held, key=str):
+                        _take(way(key), [one for one in own if one.key == key], regrets[name])
+    return {name: _result(regrets[name]) for name in ways}
+
+
+def _take(predict: Predict, samples: Samples, regrets: list[float]) -> None:
+    told = [(predict(one), str(one.candidate), one.time_us) for one in samples]
+    if len(told) > 1:
+        regrets.append(log(min(told)[2] / min(time for _, _, time in told)))
+
+
+def _result(regrets: list[float]) -> Result:
+    most = quantiles(regrets, n=20)[-1] if len(regrets) > 1 else regrets[0]
+    return Result(len(regrets), exp(fsum(regrets) / len(regrets)), exp(most), exp(max(regrets)))
+
+
+def main(database: Path | None) -> None:
+    """Print a table for each device."""
+    if database is None:
+        of_devices = [recorded()]
+    else:
+        with Store.open(database, read_only=True) as store:
+            of_devices = [
+                ({key: times_of(store.evidence(device.fingerprint, key)) for key in keys}, device)
+                for device in store.devices()
+                if (keys := {one.key for one in store.measurements(device=device.fingerprint)})
+            ]
+    for times, device in of_devices:
+        print(f"{device.name}: {len(times)} points, {sum(map(len, times.values()))} times")
+        print("| chosen by | geometric mean | 19 of 20 | worst |\n|---|--:|--:|--:|")
+        for name, its in compare(times, device).items():
+            print(f"| {name} | {its.mean:.3f} | {its.most_of_20:.3f} | {its.worst:.2f} |")
+        for kind, model in bounds.fit(times, device).items():
+            told = sorted(region.bound for region in model.regions.values())
+            if told:
+                median, most = told[len(told) // 2], told[int(0.95 * (len(told) - 1))]
+                print(
+                    f"{kind}: {len(model.points)} points, {len(told)} regions, bounds {median:.3f}, {most:.3f} of 95 %"
+                )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)

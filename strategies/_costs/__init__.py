@@ -1,0 +1,46 @@
+"""What the families' times grow with, in numbers that are fitted to what was measured: see `Strategy.terms`.
+
+A launch of more blocks than a device holds runs in rounds. A block of many threads that wait for each other costs its
+latency once a round; whatever keeps a processor busy costs its share of all blocks.
+"""
+
+from math import log2
+
+from autotopk.device import Device
+
+THREADS_HELD = 2048
+"""Of one multiprocessor."""
+
+BLOCKS_HELD = 32
+
+REGISTERS = 1 << 16
+"""32 bits each, of one multiprocessor."""
+
+
+GROUP = 16
+"""Multiprocessors, at least, among which the blocks of a cluster must find room."""
+
+
+def rounds(
+    blocks: int, threads: int, device: Device, shared_bytes: int = 0, registers: int = 32, cluster: int = 1
+) -> int:
+    """How many times blocks are started until all have run, by the registers of a thread and the memory of a block."""
+    held = min(BLOCKS_HELD, THREADS_HELD // threads, REGISTERS // (threads * registers))
+    if shared_bytes:
+        held = min(held, device.shared_bytes // shared_bytes)
+    held = max(1, held)
+    at_once = held * device.processors
+    if cluster > 2:
+        at_once = max(1, device.processors // GROUP) * (held * GROUP // cluster) * cluster
+    return -(-blocks // max(1, at_once))
+
+
+def load(blocks: int, device: Device) -> int:
+    """Blocks that the busiest multiprocessor runs."""
+    return -(-blocks // device.processors)
+
+
+def sorting(count: int) -> float:
+    """Comparisons of a bitonic network, a number."""
+    width = log2(max(2, count))
+    return count * width * (width + 1) / 4

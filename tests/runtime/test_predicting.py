@@ -1,0 +1,213 @@
+"""Where nothing was tuned, what is predicted to take the least time answers, of what is there; `explain` says why."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import autotopk
+from autotopk import settings
+from autotopk.candidate import Candidate
+from autotopk.device import H100, Device, cpu_device
+from autotopk.key import TuningKey
+from autotopk.prediction import Model, Point, Region, cell_of, place_of, rows_of
+from autotopk.problem import Problem
+from autotopk.runtime import dispatch, predicting
+from autotopk.runtime.state import default
+from autotopk.tuning_db import artifact
+from autotopk.tuning_db.records import Winner
+from tests.registered import registered
+from tests.runtime.laddered import Driver, Laddered, settled
+from tests.runtime.same import check, told, unwarned
+from tests.runtime.winners import CHUNKED, winner
+
+X = torch.randn(4, 2048)
+K = 9
+KIND = "4 bytes sorted"
+
+
+@pytest.fixture
+def strategy(tmp_path: Path) -> Iterator[Laddered]:
+    with registered(Laddered(tmp_path / "log")) as strategy:
+        yield strategy
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    driver = Driver()
+    driver.install(monkeypatch)
+    return driver
+
+
+@pytest.fixture
+def background(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As users have it."""
+    monkeypatch.delenv("AUTOTOPK_BUILD")
+    yield
+    default.builds.stop()
+
+
+def model(**residuals: float) -> Model:
+    """Of 10 us for every kernel of `Laddered`, as many times e as said there, and 100 us for torch.topk."""
+    key = TuningKey("float32", X.shape[0], X.shape[1], K, True)
+    anything = (1e30,) * 6
+    names = {f'laddered {{"name":"{name}"}}': residual for name, residual in residuals.items()}
+    return Model(
+        strategies={"laddered": (10.0, 0, 0, 0, 0, 0, *anything), "torch_fallback": (100.0, *(0,) * 29, *(1e30,) * 30)},
+        candidates=dict.fromkeys(names, 3),
+        points=[Point(place_of(key), {}, names)],
+        regions={cell_of(key): Region(1.04, 5)},
+    )
+
+
+def publish(its: Model, *winners: Winner, device: Device | None = None) -> None:
+    device = device or cpu_device()
+    rows = rows_of(its, device.fingerprint, KIND)
+    artifact.publish(winners or [replace(winner(64, 300, 3), device=device)], settings.user_winners_path(), rows)
+    autotopk.reload()
+
+
+def ran() -> str:
+    choice = autotopk.explain(X, K).choice
+    return f"{choice.step} {choice.candidate.knobs.get('name', 'torch')}"
+
+
+def test_the_least_predicted_time_is_chosen(strategy: Laddered, driver: Driver) -> None:
+    publish(model(low=0.1, high=0.3, fast=-0.5, usual=0.0))
+    assert ran() == "predicted fast"
+    publish(model(low=-0.6, high=0.3, fast=-0.5, usual=0.0))
+    assert ran() == "predicted low"
+
+
+def test_explain_says_what_it_rests_on(strategy: Laddered, driver: Driver) -> None:
+    publish(model(fast=-0.5, low=0.0))
+    explained = autotopk.explain(X, K)
+    said = str(explained)
+    assert "by predicted: predicted 6.6 us from 5 points around, 3 of its own" in said
+    assert "at most 4.0% slower than the best" in said
+    found = explained.to_dict()["predicted"]
+    assert found == {"time_us": pytest.approx(6.59, abs=0.01), "points": 3, "bound": 1.04, "points_around": 5}
+    assert json.loads(json.dumps(explained.to_dict()["predicted"])) == found
+
+
+@unwarned
+def test_what_is_there_answers_and_the_best_is_built(background: None, strategy: Laddered, driver: Driver) -> None:
+    publish(model(fast=-1.0, low=-0.5, high=0.0, usual=0.5))
+    strategy.load("high")
+    assert ran() == "predicted high"
+    assert "predicted to take 4.3 us: not compiled yet" in str(autotopk.explain(X, K))
+    check(X, K)
+    settled()
+    check(X, K)
+    assert driver.launched == ["high", "fast"]
+    assert ran() == "predicted fast"
+
+
+@unwarned
+def test_what_is_a_little_faster_is_not_built(background: None, strategy: Laddered, driver: Driver) -> None:
+    """A rung is compiled already, most of the time."""
+    publish(model(fast=-0.51, low=-0.5))
+    strategy.load("low")
+    check(X, K)
+    check(X, K)
+    assert driver.launched == ["low", "low"]
+    assert not strategy.log.exists()
+
+
+def test_torch_is_chosen_where_it_is_faster(strategy: Laddered, driver: Driver) -> None:
+    slow = model()
+    slow.strategies["laddered"] = (200.0, *slow.strategies["laddered"][1:])
+    publish(slow)
+    assert ran() == "predicted torch"
+    check(X, K)
+    assert driver.launched == []
+
+
+def test_a_tuned_point_keeps_its_winner(strategy: Laddered, driver: Driver) -> None:
+    publish(model(fast=-0.5), winner(4, 2048, K, candidate=Candidate("laddered", '{"name":"high"}')))
+    assert ran() == "exact high"
+
+
+def test_outside_of_all_regions_is_a_miss(
+    strategy: Laddered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: Driver
+) -> None:
+    monkeypatch.setenv("AUTOTOPK_MISSES", str(tmp_path / "misses"))
+    publish(model(fast=-0.5))
+    far = torch.randn(2, 60_000)
+    with pytest.warns(UserWarning, match="nothing like 2x60000 k=600"):
+        assert autotopk.explain(far, 600).choice.step == "heuristic"
+    assert "60000" in (tmp_path / "misses").read_text()
+    known = default.known()
+    assert predicting.bound(Problem.contiguous(4, 2048, K, device_type="cpu"), cpu_device(), known) == 1.04
+    assert predicting.bound(Problem.contiguous(2, 60_000, 600, device_type="cpu"), cpu_device(), known) == float("inf")
+
+
+def test_a_strategy_whose_terms_are_others_today_is_not_predicted(strategy: Laddered, driver: Driver) -> None:
+    other = model(fast=-0.5)
+    other.strategies["laddered"] = (10.0, 0.0, 1e30, 1e30)
+    publish(other)
+    assert ran() == "predicted torch"
+
+
+def test_terms_beyond_what_was_measured_say_nothing(strategy: Laddered, driver: Driver) -> None:
+    small = model(fast=-0.5)
+    small.strategies["laddered"] = (10.0, 0, 0, 0, 0, 0, 1e30, 1000.0, *(1e30,) * 4)  # bytes
+    publish(small)
+    assert ran() == "predicted torch"
+
+
+def test_a_neighbour_is_next_where_nothing_predicted_can_run(
+    background: None, strategy: Laddered, driver: Driver
+) -> None:
+    its = model(fast=-0.5)
+    del its.strategies["torch_fallback"]
+    publish(its, winner(4, 2048, 2 * K, CHUNKED))
+    assert ran() == "neighbour torch"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "reason"),
+    [
+        ("[1,", "Expecting value"),
+        ("[NaN]", "not a JSON array of finite numbers"),
+        ("[[1]]", "not a JSON array of finite numbers"),
+        ('{"a":1}', "not a JSON array of finite numbers"),
+        ("[" * 5000, "not JSON"),
+        ("[1,2,3,99,0.5]", "what was fitted is odd"),
+        ("[1,2]", "what was fitted is odd|not enough values"),
+    ],
+)
+def test_odd_numbers_cost_a_warning(numbers: str, reason: str, strategy: Laddered, driver: Driver) -> None:
+    publish(model(fast=-0.5))
+    path = settings.user_winners_path()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE fitted SET numbers = ? WHERE part = 'point'", [numbers])
+        rows = [*artifact._device_rows(connection), *artifact._rows(connection), *artifact._fitted_rows(connection)]
+        connection.execute("UPDATE digest SET sha256 = ?", [artifact._digest(rows)])
+    autotopk.reload()
+    with pytest.warns(UserWarning, match=rf"times of {KIND} are not predicted: .*({reason})"):
+        choice = autotopk.explain(X, K).choice
+    assert choice.step == "heuristic"
+
+
+def test_a_twin_lends_its_predictions() -> None:
+    twin = replace(H100, name="NVIDIA H100 PCIe", memory_gib=80)
+    its = Model(
+        strategies={"block_radix": (5.0, *(0,) * 22, *(1e30,) * 23)},
+        regions={cell_of(TuningKey("float32", 64, 5000, 100, True)): Region(1.2, 3)},
+    )
+    publish(its, device=twin)
+    choice = dispatch.choose(Problem.contiguous(64, 5000, 100), H100)
+    assert (choice.step, choice.strategy.name) == ("predicted", "block_radix")
+    kin = replace(H100, name="NVIDIA H100 NVL", processors=114)
+    assert dispatch.choose(Problem.contiguous(64, 5000, 100), kin).step != "predicted"
+
+
+def test_nothing_is_said_of_a_prediction() -> None:
+    publish(model(fast=-0.5))
+    assert told(lambda: autotopk.topk(X, K)) == []

@@ -1,0 +1,171 @@
+"""Recorded measurements, replayed without a GPU: fit, choose at points that were left out, compare with the best."""
+
+from dataclasses import replace
+from functools import cache
+from math import exp, inf, log
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotopk.candidate import TORCH_TOPK, Candidate
+from autotopk.device import H100, Device
+from autotopk.prediction import kind_of, model_of, rows_of
+from autotopk.runtime import predicting
+from autotopk.tuning import bounds
+from autotopk.tuning.fitting import Times, nonnegative, times_of
+from autotopk.tuning_db.winners import Evidence
+from autotopk.workloads import Workload
+from scripts.predictions import Result, compare, recorded
+from tests.tuning import made_up_times
+from tests.tuning_db.examples import measurement
+
+SHAPES = made_up_times.shapes(1, 60)
+UNSEEN = made_up_times.shapes(2, 60)
+SORTED = "4 bytes sorted"
+
+
+@cache
+def on_record() -> tuple[Times, Device]:
+    return recorded()
+
+
+@cache
+def compared() -> dict[str, Result]:
+    return compare(*on_record())
+
+
+@cache
+def made_up() -> Times:
+    return made_up_times.times(SHAPES)
+
+
+def test_the_record_has_what_is_replayed() -> None:
+    times, device = on_record()
+    assert device.name == "NVIDIA H200"
+    assert len(times) >= 70
+    assert sum(map(len, times.values())) >= 1500
+
+
+def test_points_left_out_are_chosen_for_within_2_percent_of_the_best() -> None:
+    found = compared()["coefficients, corrected around"]
+    assert found.points >= 60
+    assert found.mean <= 1.02
+    assert found.worst <= 1.2
+
+
+def test_what_is_served_is_the_best_way_that_is_known() -> None:
+    means = {name: its.mean for name, its in compared().items()}
+    assert min(means, key=lambda name: means[name]) == "coefficients, corrected around"
+    assert means["the nearest point"] > 1.1
+
+
+def test_the_same_evidence_fits_the_same_numbers() -> None:
+    times, device = on_record()
+    shuffled = {key: dict(sorted(times[key].items(), reverse=True)) for key in sorted(times, key=str, reverse=True)}
+    once, again = (
+        [row for kind, model in bounds.fit(told, device).items() for row in rows_of(model, "here", kind)]
+        for told in (times, shuffled)
+    )
+    assert once == again
+
+
+def test_a_model_survives_its_rows() -> None:
+    times, device = on_record()
+    model = bounds.fit(times, device)[SORTED]
+    read = model_of(row.row() for row in rows_of(model, device.fingerprint, SORTED))
+    assert read.candidates == model.candidates
+    assert {cell: pytest.approx(its, rel=1e-4) for cell, its in model.regions.items()} == read.regions
+    key = Workload(50, 40000, 300).key
+    assert read.near(key)
+    for one in predicting.proposals(Workload(50, 40000, 300).problem("cuda"), device, model):
+        terms = one.strategy.terms(one.config, Workload(50, 40000, 300).problem("cuda"), device)
+        again = read.time_us(one.strategy.name, one.name, terms, read.near(key))
+        assert again == pytest.approx(one.time_us, rel=1e-3)
+
+
+def test_a_point_that_was_measured_is_predicted_as_it_was() -> None:
+    """Its ranking above all: the best there is predicted to be within what the best is off by."""
+    times, device = made_up(), H100
+    model = bounds.fit(times, device)[SORTED]
+    regrets = []
+    for key, its in times.items():
+        found = predicting.proposals(Workload.of(key).problem("cuda"), device, model)
+        chosen = next(its[one] for proposal in found if (one := candidate_of(proposal)) in its)
+        regrets.append(log(chosen / min(its.values())))
+    assert exp(np.mean(regrets)) <= 1.02
+
+
+def candidate_of(proposal: predicting.Proposal) -> Candidate:
+    return proposal.strategy.candidate(proposal.config)
+
+
+def test_unseen_shapes_of_a_made_up_gpu() -> None:
+    """More candidates than were ever measured, and formulas that are not those that are fitted."""
+    model = bounds.fit(made_up(), H100)[SORTED]
+    regrets, within = [], []
+    for workload in UNSEEN:
+        problem = workload.problem("cuda")
+        found = predicting.proposals(problem, H100, model)
+        chosen = next(one for one in map(candidate_of, found) if one.strategy in made_up_times.FAMILIES)
+        regret = made_up_times.time_us(chosen, problem) / min(made_up_times.measured(workload).values())
+        if (bound := model.bound(workload.key)) < inf:
+            regrets.append(log(max(1.0, regret)))
+            within.append(regret <= bound)
+    assert len(regrets) >= 45
+    assert exp(np.mean(regrets)) <= 1.1
+    assert np.mean(within) >= 0.95
+
+
+def test_bounds_are_wider_where_choices_are_worse() -> None:
+    places = np.array([(2.0 * row, 10.0 + col, 4.0) for row in range(5) for col in range(5)])
+    regrets = [
+        bounds.Regret(Workload(1, 16, 1).key, (float(row), float(col), float(k)), 0.2 if row == 8 else 0.0)
+        for row, col, k in places
+    ]
+    found = bounds.regions(regrets)
+    assert found[4, 6, 2].bound > 1.2
+    assert found[0, 6, 2].bound < found[2, 6, 2].bound < found[4, 6, 2].bound
+    assert all(region.points >= bounds.LEAST_POINTS for region in found.values())
+
+
+def test_far_from_everything_nothing_is_known() -> None:
+    models = bounds.fit(made_up(), H100)
+    near, far = SHAPES[0].problem("cuda"), Workload(1, 1 << 30, 1 << 14).problem("cuda")
+    assert 1 <= bounds.bound(models, near) < inf
+    assert bounds.bound(models, far) == inf
+    assert bounds.bound(models, Workload(64, 4096, 16, "float64").problem("cuda")) == inf
+
+
+def test_three_points_of_a_kind_are_needed() -> None:
+    few = dict(list(made_up().items())[:2])
+    assert bounds.fit(few, H100) == {}
+    assert kind_of(SHAPES[0].key) == SORTED
+
+
+def test_nonnegative_least_squares() -> None:
+    """Beside a solution by hand: the second column is of no use but with a negative coefficient."""
+    columns = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 3.0]]) / np.array([[3.0], [2.0], [1.0]])
+    found = nonnegative(columns.T @ columns, columns.sum(axis=0), 3)
+    assert found[1] == 0.0
+    assert found[0] == pytest.approx(columns[:, 0].sum() / (columns[:, 0] ** 2).sum(), rel=1e-3)
+    exact = np.array([[1.0, 5.0], [2.0, 1.0], [4.0, 2.0]])
+    exact /= (exact @ [0.3, 0.7])[:, None]
+    assert nonnegative(exact.T @ exact, exact.sum(axis=0), 3) == pytest.approx([0.3, 0.7], rel=1e-2)
+
+
+def evidence(**changes: Any) -> Evidence:
+    return Evidence(replace(measurement(), **changes), "aten")
+
+
+def test_races_count_more_than_screenings_and_torch_is_the_unit() -> None:
+    fast, other = Candidate("block_radix", "{}"), Candidate("lane_merge", "{}")
+    told = [
+        evidence(candidate=TORCH_TOPK, stage="race", ratio=1.01, baseline_us=(10.0, 10.0), measured_at="2026-01-01T00"),
+        evidence(candidate=fast, stage="race", ratio=0.5, baseline_us=(10.0, 12.0), measured_at="2026-01-01T01"),
+        evidence(candidate=fast, stage="screen", ratio=0.9, baseline_us=(10.0,), measured_at="2026-01-01T02"),
+        evidence(candidate=other, stage="screen", ratio=0.7, baseline_us=(10.0,), measured_at="2026-01-01T03"),
+        evidence(candidate=other, stage="screen", status="wrong", ratio=None, measured_at="2026-01-01T04"),
+    ]
+    assert times_of(told) == {TORCH_TOPK: pytest.approx(10.0), fast: pytest.approx(5.0)}
+    assert times_of([]) == {}
