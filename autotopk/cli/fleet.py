@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from datetime import UTC, datetime
 from threading import Thread
 from typing import IO, Annotated
@@ -34,18 +33,17 @@ def status(
 ) -> None:
     """Say how far campaigns are, and who measures what."""
     from autotopk.cli.tables import console, fleet_tables
-    from autotopk.tuning_db import leases
+    from autotopk.tuning_db import leases, specimens
     from autotopk.tuning_db.store import Store
 
     place = db or settings.database()
     with Store.open(place, read_only=True) as store:
         progress, held = leases.status(store, campaign)
+        apart = specimens.differences(store)
     if as_json:
-        print_json(
-            {"database": str(place), "progress": list(map(asdict, progress)), "claimed": list(map(asdict, held))}
-        )
-    elif progress:
-        for table in fleet_tables(progress, held, str(place)):
+        print_json({"database": place, "progress": progress, "claimed": held, "specimens": apart})
+    elif progress or apart:
+        for table in fleet_tables(progress, held, apart, str(place)):
             console().print(table)
     else:
         typer.echo(f"no campaign in {place}; `autotopk tune --campaign NAME` begins one")

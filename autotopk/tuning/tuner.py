@@ -28,7 +28,7 @@ from autotopk.runtime.state import default
 from autotopk.tuning.candidates import candidates, heuristics, lattice, rungs, serves, source_of, unbuildable
 from autotopk.tuning.compile_pool import Compiled, CompilePool
 from autotopk.tuning.efforts import EFFORTS
-from autotopk.tuning.environment import environment_of
+from autotopk.tuning.environment import environment_of, specimen_of
 from autotopk.tuning.events import (
     CheckingKernels,
     Event,
@@ -102,7 +102,7 @@ def tune(
         importlib.import_module(module)
     workloads = list(dict.fromkeys(workloads))
     place = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model, environment = device_of(place), environment_of(device_of(place))
+    model, environment, specimen = device_of(place), environment_of(device_of(place)), specimen_of(place)
     store_path = store_path or settings.database()
     winners_path = winners_path or settings.published_path(store_path)
     ownership.refuse_to_overwrite(winners_path)
@@ -111,7 +111,11 @@ def tune(
         budget_s = allowance
     without_compiler = unbuildable((one.problem(model.type) for one in workloads), model, strategies)
     on_event(TuneStarted(model, environment.baseline, len(workloads), budget_s, without_compiler))
-    arguments = {"workloads": [str(one) for one in workloads], "effort": effort, "budget_s": budget_s}
+    arguments: dict[str, object] = {
+        "workloads": [str(one) for one in workloads],
+        "effort": effort,
+        "budget_s": budget_s,
+    }
     with (
         Store.open(store_path) as store,
         Worker(place, preload=preload, timeout_s=timeout_s) as worker,
@@ -120,12 +124,12 @@ def tune(
         name = campaign_name(campaign, store, environment, effort, strategies)
         if force and name is not None and campaign is None:
             raise SelectionError("measuring anew on a server needs the name of a new campaign")
-        run = store.begin_run(model, environment, arguments | ({} if name is None else {"campaign": name}))
+        arguments |= {} if name is None else {"campaign": name}
+        run = store.begin_run(model, environment, arguments, specimen)
         sharing = None if name is None else Sharing(store, name, model, place)
         until = begun + (math.inf if budget_s is None else budget_s)
         context = Context(model, environment, EFFORTS[effort], store, run, worker, pool, until, on_event, contention)
-        if sharing is not None:
-            context = replace(context, held=sharing.held)
+        context = replace(context, specimen=specimen, held=sharing.held if sharing else context.held)
         tuning = TuningRun(context, workloads, strategies, force, sharing)
         outcome = tuning.go()
         winners = {winner.key: winner for winner in store.derive_winners(model.fingerprint)}

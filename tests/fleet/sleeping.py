@@ -16,9 +16,10 @@ from autotopk.problem import Problem
 from autotopk.program import HostProgram
 from autotopk.strategies.torch_fallback.chunked import torch_topk
 from autotopk.strategy import Strategy
+from tests.tuning import slow_torch
 
 MODULES = ("tests.tuning.slow_torch", "tests.fleet.sleeping")
-"""What tuners preload: torch.topk takes 10 ms, and the naps are candidates."""
+"""What tuners preload: torch.topk takes 40 ms, and the naps are candidates."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ class Nap:
     ms: int
 
 
-QUICKEST = Nap(3)
-NAPS = (Nap(9), QUICKEST, Nap(6))
+QUICKEST = Nap(12)
+NAPS = (Nap(36), QUICKEST, Nap(24))
 
 
 class Sleeping(Strategy):
@@ -53,3 +54,4 @@ class Sleeping(Strategy):
 
 if multiprocessing.parent_process() is not None:
     registry.register(Sleeping())
+    slow_torch.SECONDS = 0.04

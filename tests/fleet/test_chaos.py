@@ -21,7 +21,7 @@ from tests.tuning_db.servers import PostgresServer
 TUNERS = 4
 KILLS, STOPS, RESTARTS = 50, 10, 5
 LEASE_S = "3"
-WORKLOADS = grid([1, 2, 3, 4], [64, 96, 128, 160, 192], [3, 5])
+WORKLOADS = grid([1, 2], [64, 96, 128, 160, 192], [3, 5])
 
 WATCH = """
 CREATE TABLE seen (task bigint, what text, outcome text);
