@@ -1,7 +1,7 @@
 """Who of many tuners measures what: workloads are claimed, held for a time, completed by their last holder alone."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -16,13 +16,13 @@ from autotopk.device import Device
 from autotopk.errors import inert
 from autotopk.key import TuningKey
 from autotopk.tuning_db.identifiers import row_id
-from autotopk.tuning_db.models import DeviceRow, TaskRow, WorkloadRow
+from autotopk.tuning_db.models import DeviceRow, MeasurementRow, RunRow, TaskRow, WorkloadRow
 from autotopk.tuning_db.records import Held, Progress
-from autotopk.tuning_db.rows import device_columns
+from autotopk.tuning_db.rows import checked, device_columns, key_from
 from autotopk.tuning_db.store import Store
 
-SHAPE = ("dtype", "rows", "cols", "k", "sorted", "routing")
-"""The columns of a workload, which are a key."""
+PACE = 20
+"""Completed workloads that say how long the others will take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Leases:
 
         def claim(session: Session) -> Claim | None:
             free = and_(TaskRow.outcome.is_(None), or_(~_is_held(), TaskRow.tuner == self._tuner))
-            found = [(wanted[key], task, key) for task, key in self._tasks(session, free) if key in wanted]
+            found = [(wanted[key], task, key) for task, _, key in self._tasks(session, free) if key in wanted]
             for _, task, key in sorted(found, key=lambda one: one[0]):
                 # a file is locked whole; on a server somebody may have been quicker, or be about to be
                 lock = select(TaskRow.id).where(TaskRow.id == task, free).with_for_update(skip_locked=True)
@@ -114,19 +114,20 @@ class Leases:
         """The outcomes of what is complete of the campaign on this device."""
 
         def read(session: Session) -> dict[TuningKey, str]:
-            outcomes = {one.id: one.outcome for one in session.execute(select(TaskRow.id, TaskRow.outcome))}
-            return {key: outcomes[task] or "" for task, key in self._tasks(session, TaskRow.outcome.is_not(None))}
+            return {key: outcome for _, outcome, key in self._tasks(session, TaskRow.outcome.is_not(None))}
 
         return self._store.read(read)
 
-    def _tasks(self, session: Session, condition: ColumnElement[bool]) -> list[tuple[int, TuningKey]]:
+    def _tasks(self, session: Session, condition: ColumnElement[bool]) -> list[tuple[int, str, TuningKey]]:
+        """The numbers, outcomes and keys of the campaign's tasks on this device."""
         query = (
-            select(TaskRow.id, *(getattr(WorkloadRow, name) for name in SHAPE))
+            select(TaskRow.id.label("task"), TaskRow.outcome, *shape())
             .join_from(TaskRow, WorkloadRow)
             .join(DeviceRow)
             .where(TaskRow.campaign == self.campaign, DeviceRow.fingerprint == self._device.fingerprint, condition)
         )
-        return [(task, TuningKey(*shape)) for task, *shape in session.execute(query)]
+        found = (tuple(row.values()) for row in checked(session, query))
+        return [(task, outcome or "", key_from(*columns)) for task, outcome, *columns in found]
 
     def _is_ours(self, claim: Claim) -> tuple[ColumnElement[bool], ...]:
         return TaskRow.id == claim.task, TaskRow.token == claim.token, TaskRow.tuner == self._tuner
@@ -147,24 +148,55 @@ def status(store: Store, campaign: str | None = None) -> tuple[list[Progress], l
         place = (TaskRow.campaign, DeviceRow.fingerprint)
         asked = [] if campaign is None else [TaskRow.campaign == campaign]
         query = select(*place, *counts).join_from(TaskRow, DeviceRow).where(*asked).group_by(*place).order_by(*place)
-        progress = [
-            Progress(name, device, **{state: int(count) for state, count in zip(states, numbers, strict=True)})
-            for name, device, *numbers in session.execute(query)
-        ]
-        shape = [getattr(WorkloadRow, name) for name in SHAPE]
+        progress = []
+        for name, device, *numbers in session.execute(query):
+            one = Progress(name, device, **dict(zip(states, map(int, numbers), strict=True)))
+            progress.append(replace(one, left_s=_left_s(session, one) if one.claimed else None))
+        turns = (
+            select(func.count())
+            .select_from(MeasurementRow)
+            .join(RunRow)
+            .where(RunRow.device_id == TaskRow.device_id, MeasurementRow.workload_id == TaskRow.workload_id)
+            .correlate(TaskRow)
+            .scalar_subquery()
+            .label("turns")
+        )
         holders = (
-            select(*place, TaskRow.holder, TaskRow.token, TaskRow.expires - _now(), *shape)
+            select(*place, TaskRow.holder, TaskRow.token, (TaskRow.expires - _now()).label("left_s"), turns, *shape())
             .join_from(TaskRow, DeviceRow)
             .join(WorkloadRow)
             .where(states["claimed"], *asked)
             .order_by(*place, TaskRow.holder)
         )
+        found = (tuple(row.values()) for row in checked(session, holders))
         return progress, [
-            Held(name, device, TuningKey(*key), inert(holder), token, round(float(left), 1))
-            for name, device, holder, token, left, *key in session.execute(holders)
+            Held(name, device, key_from(*columns), inert(holder), token, round(left_s, 1), turns)
+            for name, device, holder, token, left_s, turns, *columns in found
         ]
 
     return store.read(read)
+
+
+def shape() -> list[ColumnElement[Any]]:
+    """The columns of a workload, which are a key."""
+    return [getattr(WorkloadRow, name) for name in ("dtype", "rows", "cols", "k", "sorted", "routing")]
+
+
+def _left_s(session: Session, progress: Progress) -> float | None:
+    """What is left at the pace of the last workloads that were completed."""
+    last = (
+        select(TaskRow.completed)
+        .join(DeviceRow)
+        .where(TaskRow.campaign == progress.campaign, DeviceRow.fingerprint == progress.device)
+        .where(TaskRow.completed.is_not(None))
+        .order_by(TaskRow.completed.desc())
+        .limit(PACE)
+    )
+    ends = [datetime.fromisoformat(row["completed"]) for row in checked(session, last)]
+    if len(ends) < 2:
+        return None
+    pace_s = (ends[0] - ends[-1]).total_seconds() / (len(ends) - 1)
+    return round((progress.claimed + progress.open) * pace_s, 1)
 
 
 def _is_held() -> ColumnElement[bool]:

@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 from autotopk.database import Database
 from autotopk.errors import DatabaseError, inert
-from autotopk.tuning_db.models import Base, refuse_changes
+from autotopk.tuning_db.models import Base, Text, refuse_changes
 
 APPLICATION_ID = int.from_bytes(b"atkT")
 """Marks the SQLite file as a tuning database."""
@@ -170,7 +170,18 @@ def lease_workloads(op: Operations) -> None:
     op.create_index("ix_task_workload_id", "task", ["workload_id"])
 
 
-MIGRATIONS: tuple[Migration, ...] = (identify_code, discard_measurements, route_workloads, lease_workloads)
+def tell_specimens_apart(op: Operations) -> None:
+    """Schema 5 to 6: runs say on which processor of its model they were; those so far do not."""
+    op.add_column("run", Column("specimen", Text, nullable=False, server_default=""))
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    identify_code,
+    discard_measurements,
+    route_workloads,
+    lease_workloads,
+    tell_specimens_apart,
+)
 """The step from schema 1 to 2, from 2 to 3, ...: functions named for what they change. New databases skip them.
 
 There is no server with a schema before 5; steps from 5 on run on both kinds of database.

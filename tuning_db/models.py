@@ -121,6 +121,8 @@ class RunRow(Base):
     uuid: Mapped[str] = mapped_column(unique=True)
     device_id: Mapped[int] = mapped_column(ForeignKey(DeviceRow.id), index=True)
     environment_id: Mapped[int] = mapped_column(ForeignKey(EnvironmentRow.id), index=True)
+    specimen: Mapped[str] = mapped_column(server_default="")
+    """Which processor of the model: a GPU's UUID, a CPU's host; empty where nobody noted it."""
     arguments: Mapped[dict[str, Any]]
     started: Mapped[str]
     ended: Mapped[str | None]

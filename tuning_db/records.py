@@ -130,6 +130,25 @@ class Held:
     token: int
     left_s: float
     """Seconds until the claim ends unless it is renewed."""
+    measured: int
+    """Candidates' turns that are stored of the workload, of this and earlier holders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Specimens:
+    """How far processors of one model differ, in ratios to torch.topk as fractions."""
+
+    device: str
+    """Fingerprint."""
+    count: int
+    """Of the processors that races ran on."""
+    workloads: int
+    """Those that some candidate was raced on several of them with, and did not tell the same to the last bit."""
+    median: float | None
+    """Over those workloads, of each the widest difference of a candidate; none without any."""
+    widest: float | None
+    key: TuningKey | None
+    """Where that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +164,5 @@ class Progress:
     """Neither complete nor held; also those whose holder is gone."""
     failed: int
     """Complete too: not even torch.topk could be timed."""
+    left_s: float | None = None
+    """Seconds to the end at the pace of the last workloads; none where there is no pace, or nobody at work."""

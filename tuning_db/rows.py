@@ -19,6 +19,7 @@ from autotopk.key import TuningKey
 from autotopk.tuning_db.columns import (
     BOOL,
     CONFIG,
+    COUNT,
     DEVICE,
     MOMENT,
     NAME,
@@ -50,7 +51,6 @@ from autotopk.tuning_db.winners import Evidence, derive, winner_of
 
 _OF_IDENTITY = ("source", "code")
 """Columns of a measurement that are one record."""
-
 
 LONGEST_JSON = 1 << 20
 """Characters of a value in JSON, and of an error."""
@@ -91,20 +91,21 @@ COLUMNS: Columns = {
     "until": MOMENT,
     "samples_us": SAMPLES,
     "baseline_us": SAMPLES,
-    "ratio": or_nothing(TIME),
-    "margin": or_nothing(NUMBER),
-    "adversarial_slowdown": or_nothing(TIME),
+    **dict.fromkeys(("ratio", "adversarial_slowdown"), or_nothing(TIME)),
+    **dict.fromkeys(("margin", "gap"), or_nothing(NUMBER)),
     "cold": BOOL,
     "error": or_nothing(ERROR),
     "build_stats": STATS,
     "second_strategy": or_nothing(NAME),
     "second_config": or_nothing(CONFIG),
-    "gap": or_nothing(NUMBER),
     **dict.fromkeys(("driver", "cuda", "torch", "triton", "tilelang", "python", "autotopk", "baseline"), TEXT),
+    **dict.fromkeys(("specimen", "campaign", "holder"), TEXT),
+    **dict.fromkeys(("task", "token", "turns"), COUNT),
+    "completed": MOMENT,
+    "left_s": NUMBER,
     "arguments": ARGUMENTS,
     "started": TEXT,
-    "ended": or_nothing(TEXT),
-    "outcome": or_nothing(TEXT),
+    **dict.fromkeys(("ended", "outcome"), or_nothing(TEXT)),
 }
 """What a tuner writes, by the names that queries give their columns; a file from elsewhere may hold anything."""
 
@@ -127,7 +128,7 @@ class RunRecord(NamedTuple):
     device: dict[str, Any]
     environment: dict[str, Any]
     columns: dict[str, Any]
-    """uuid, arguments, started, ended, outcome."""
+    """uuid, specimen, arguments, started, ended, outcome."""
 
 
 def device_columns(device: Device) -> dict[str, Any]:
@@ -149,7 +150,7 @@ def run_id(session: Session, run: RunRecord) -> int:
 def insert_measurements(session: Session, run: int, measurements: Iterable[Measurement]) -> None:
     """Add measurements to a run."""
     query = select(*_columns(DeviceRow)).join_from(RunRow, DeviceRow).where(RunRow.id == run)
-    device = next(map(_device, _read(session, query)), None)
+    device = next(map(_device, checked(session, query)), None)
     if device is None:
         raise DatabaseError(f"there is no run {run}")
     # a batch shares most of its strategies, configurations and workloads
@@ -194,6 +195,7 @@ def select_measurements(
         select(
             *_columns(DeviceRow, WorkloadRow, CandidateRow, MeasurementRow),
             EnvironmentRow.baseline,
+            RunRow.specimen,
             MeasurementRow.run_id,
         )
         .join_from(MeasurementRow, RunRow)
@@ -214,14 +216,14 @@ def select_measurements(
 
 def read_evidence(session: Session, device: str | None = None, key: TuningKey | None = None) -> Iterator[Evidence]:
     """The measurements of `select_evidence`, as they were recorded, each beside what torch.topk was."""
-    return (_evidence(row) for row in _read(session, select_evidence(device, key)))
+    return (_evidence(row) for row in checked(session, select_evidence(device, key)))
 
 
 def read_measurements(
     session: Session, device: str | None = None, key: TuningKey | None = None, stage: str | None = None
 ) -> Iterator[Measurement]:
     """Those of `select_measurements`, as they were recorded."""
-    return (_evidence(row).measurement for row in _read(session, select_measurements(device, key, stage)))
+    return (_evidence(row).measurement for row in checked(session, select_measurements(device, key, stage)))
 
 
 def read_tried(session: Session) -> Iterator[Tried]:
@@ -231,8 +233,8 @@ def read_tried(session: Session) -> Iterator[Tried]:
     query = select_measurements().with_only_columns(
         DeviceRow.fingerprint, *_columns(WorkloadRow, CandidateRow), *measured, maintain_column_froms=True
     )
-    key, candidate = cache(_key), cache(Candidate)  # few of each, in tens of thousands of rows
-    for row in _read(session, query):
+    key, candidate = cache(key_from), cache(Candidate)  # few of each, in tens of thousands of rows
+    for row in checked(session, query):
         its = key(*_part(row, WorkloadRow).values())
         yield Tried(row["fingerprint"], its, candidate(row["strategy"], row["config"]), *(row[name] for name in names))
 
@@ -256,7 +258,7 @@ def read_software(session: Session) -> list[Software]:
 
 def read_devices(session: Session) -> list[Device]:
     """The devices that were tuned on, by fingerprint."""
-    return list(map(_device, _read(session, select(*_columns(DeviceRow)).order_by(DeviceRow.fingerprint))))
+    return list(map(_device, checked(session, select(*_columns(DeviceRow)).order_by(DeviceRow.fingerprint))))
 
 
 def read_winners(session: Session, device: str | None) -> list[Winner]:
@@ -271,7 +273,7 @@ def read_winners(session: Session, device: str | None) -> list[Winner]:
         .order_by(None)
         .order_by(DeviceRow.fingerprint, *shape, WorkloadRow.routing)
     )
-    return [_winner(row) for row in _read(session, query)]
+    return [_winner(row) for row in checked(session, query)]
 
 
 def replace_winners(session: Session, device: str | None) -> None:
@@ -312,18 +314,19 @@ def read_discards(session: Session) -> list[Discard]:
     columns = [getattr(WorkloadRow, name) for name in _own_columns(WorkloadRow)]
     query = select(DeviceRow.fingerprint, DiscardRow.until, *columns).join_from(DiscardRow, DeviceRow).join(WorkloadRow)
     return [
-        Discard(row["fingerprint"], TuningKey(**_part(row, WorkloadRow)), row["until"]) for row in _read(session, query)
+        Discard(row["fingerprint"], TuningKey(**_part(row, WorkloadRow)), row["until"])
+        for row in checked(session, query)
     ]
 
 
 def read_runs(session: Session) -> Iterator[tuple[RunRecord, list[Measurement]]]:
     """Every run with what it measured."""
     measured = defaultdict(list)
-    for row in _read(session, select_measurements()):
+    for row in checked(session, select_measurements()):
         measured[row["run_id"]].append(_evidence(row).measurement)
     parts = (DeviceRow, EnvironmentRow, RunRow)
     query = select(RunRow.id, *_columns(*parts)).join_from(RunRow, DeviceRow).join(EnvironmentRow)
-    for row in _read(session, query):
+    for row in checked(session, query):
         _device(row)
         yield RunRecord(*(_part(row, table) for table in parts)), measured[row["id"]]
 
@@ -339,7 +342,7 @@ def _columns(*tables: type[Base]) -> list[Any]:
     return [getattr(table, name) for table in tables for name in _own_columns(table)]
 
 
-def _read(session: Session, query: Select[Any]) -> Iterator[Mapping[str, Any]]:
+def checked(session: Session, query: Select[Any]) -> Iterator[Mapping[str, Any]]:
     """The rows of a query by the names of their columns. Raises OddValueError on what no tuner writes."""
     found = session.execute(query)
     try:
@@ -368,11 +371,13 @@ def _evidence(row: Mapping[str, Any]) -> Evidence:
     own = _part(row, MeasurementRow)
     own["identity"] = Identity(own.pop("source"), own.pop("code"))
     own |= {name: tuple(own[name]) for name in ("samples_us", "baseline_us")}
-    key, candidate = _key(*_part(row, WorkloadRow).values()), Candidate(**_part(row, CandidateRow))
-    return Evidence(Measurement(device=_device(row), key=key, candidate=candidate, **own), row["baseline"])
+    key, candidate = key_from(*_part(row, WorkloadRow).values()), Candidate(**_part(row, CandidateRow))
+    return Evidence(
+        Measurement(device=_device(row), key=key, candidate=candidate, **own), row["baseline"], row["specimen"]
+    )
 
 
-def _key(*columns: Any) -> TuningKey:
+def key_from(*columns: Any) -> TuningKey:
     """The inverse of `asdict`. Raises OddValueError where no problem has it."""
     key = TuningKey(*columns)
     if reason := misfit(key):

@@ -86,9 +86,14 @@ class Store:
     ) -> None:
         self.close()
 
-    def begin_run(self, device: Device, environment: Environment, arguments: Mapping[str, object]) -> int:
-        """Note that a tuner starts, with its arguments (as JSON). Returns the run's number in this database."""
-        columns = {"uuid": uuid4().hex, "arguments": dict(arguments), "started": _now()}
+    def begin_run(
+        self, device: Device, environment: Environment, arguments: Mapping[str, object], specimen: str = ""
+    ) -> int:
+        """Note that a tuner starts, with its arguments (as JSON), on some specimen of the model.
+
+        Returns the run's number in this database.
+        """
+        columns = {"uuid": uuid4().hex, "specimen": specimen, "arguments": dict(arguments), "started": _now()}
         run = rows.RunRecord(rows.device_columns(device), asdict(environment), columns)
         return self.write(lambda session: rows.run_id(session, run))
 

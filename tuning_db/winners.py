@@ -1,7 +1,7 @@
 """From measurements to winners: a pure function, so that every database derives the same from the same evidence."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from math import hypot
 from statistics import median
 from typing import NamedTuple
@@ -22,6 +22,8 @@ class Evidence(NamedTuple):
 
     measurement: Measurement
     baseline: str
+    specimen: str = ""
+    """On which processor of the model: a GPU's UUID, a CPU's host; empty where nobody noted it."""
 
 
 def derive(evidence: Iterable[Evidence], incumbents: Iterable[Winner] = ()) -> dict[str, Winner]:
@@ -35,9 +37,10 @@ def derive(evidence: Iterable[Evidence], incumbents: Iterable[Winner] = ()) -> d
     6. Of each candidate the last measurement left counts; they rank by ratio, then by name.
     7. Only who is faster than torch.topk by all of its own 95 % margin can win, else torch.topk does. Beside
        others torch.topk's ratio is 1, whatever a race against itself said. Where it was not measured, nobody wins.
-    8. The incumbent (the same candidate, whatever its code) stays unless the best is faster by 3 %, or by
-       their joint 95 % margin where that is wider. Else, of those that no margin tells from the best, at most 2 %
-       slower, the first by name wins: whoever measures comes to the same one.
+    8. The incumbent (the same candidate, whatever its code) stays unless the best is faster by 3 %, or where that
+       is wider by their joint 95 % margin, or by how far specimens of the model differ on any candidate of the
+       key. Else, of those that no margin tells from the best, at most 2 % slower, the first by name wins: whoever
+       measures comes to the same one.
     9. The runner-up is the first of the others; its gap is negative where it was faster but could not win.
 
     Noisy measurements do not count, and change nothing.
@@ -49,11 +52,13 @@ def derive(evidence: Iterable[Evidence], incumbents: Iterable[Winner] = ()) -> d
 
     winners = {}
     for place, history in places.items():
-        ranking = _rank(history)  # 2 to 6
+        standing = _standing(history)  # 2 to 5
+        ranking = _rank(standing)  # 6
         if able := [one for one in ranking if can_win(one.measurement)]:  # 7
             best = able[0]
             incumbent = next((one for one in able if _candidate(one) == held.get(place)), None)
-            if incumbent and not _replaces(best.measurement, incumbent.measurement):  # 8
+            apart = difference((_candidate(one), one.specimen, _ratio(one.measurement)) for one in standing)
+            if incumbent and not _replaces(best.measurement, incumbent.measurement, apart):  # 8
                 chosen = incumbent
             else:
                 chosen = min((one for one in able if _same(best.measurement, one.measurement)), key=_candidate)
@@ -65,6 +70,18 @@ def derive(evidence: Iterable[Evidence], incumbents: Iterable[Winner] = ()) -> d
 def can_win(one: Measurement) -> bool:
     """Whether it is torch.topk's, or its whole 95 % interval lies below torch.topk's time."""
     return one.candidate == TORCH_TOPK or _ratio(one) * (1 + (one.margin or 0.0)) < 1
+
+
+def difference(races: Iterable[tuple[Hashable, str, float]]) -> float:
+    """How far specimens of a model differ, as a fraction: of candidate, specimen and ratio of races, oldest first.
+
+    The last race on each specimen counts, those on specimens that nobody noted do not.
+    """
+    ratios: defaultdict[Hashable, dict[str, float]] = defaultdict(dict)
+    for candidate, specimen, ratio in races:
+        if specimen:
+            ratios[candidate][specimen] = ratio
+    return max((max(found.values()) / min(found.values()) - 1 for found in ratios.values()), default=0.0)
 
 
 def winner_of(evidence: Evidence, runner_up: Candidate | None, gap: float | None) -> Winner:
@@ -87,8 +104,8 @@ def winner_of(evidence: Evidence, runner_up: Candidate | None, gap: float | None
     )
 
 
-def _rank(history: list[Evidence]) -> list[Evidence]:
-    """Steps 2 to 6 on one device and key."""
+def _standing(history: list[Evidence]) -> list[Evidence]:
+    """Steps 2 to 5 on one device and key, the oldest first."""
     code = {_candidate(one): one.measurement.identity.code for one in history}
     standing: defaultdict[Candidate, list[Evidence]] = defaultdict(list)
     for one in history:
@@ -102,12 +119,17 @@ def _rank(history: list[Evidence]) -> list[Evidence]:
     if not left:
         return []
     baseline = max(left, key=_age).baseline
-    last = {_candidate(one): one for one in left if one.baseline == baseline}  # 5, 6: the later overwrites
+    return sorted((one for one in left if one.baseline == baseline), key=_age)  # 5
+
+
+def _rank(standing: list[Evidence]) -> list[Evidence]:
+    """Step 6."""
+    last = {_candidate(one): one for one in standing}  # the later overwrites
     return sorted(last.values(), key=lambda one: (_ratio(one.measurement), _candidate(one)))
 
 
-def _replaces(best: Measurement, incumbent: Measurement) -> bool:
-    return _ratio(best) <= _ratio(incumbent) * (1 - max(REPLACE, _margin(best, incumbent)))
+def _replaces(best: Measurement, incumbent: Measurement, apart: float) -> bool:
+    return _ratio(best) <= _ratio(incumbent) * (1 - max(REPLACE, _margin(best, incumbent), apart))
 
 
 def _same(best: Measurement, other: Measurement) -> bool:

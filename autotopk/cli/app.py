@@ -157,7 +157,7 @@ def tune(
         return
     if place.type == "cpu":
         typer.echo("no GPU in use: tuning torch's CPU operators", err=True)
-    with ProgressBar(console(stderr=True)) as bar:
+    with fleet.ending_gently(), ProgressBar(console(stderr=True)) as bar:
         report = run(
             asked.what,
             store_path=store,

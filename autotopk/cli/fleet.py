@@ -1,12 +1,12 @@
 """Many tuners on one database: one for every GPU of this host, and what all of them are at."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from threading import Thread
 from typing import IO, Annotated
@@ -33,18 +33,17 @@ def status(
 ) -> None:
     """Say how far campaigns are, and who measures what."""
     from autotopk.cli.tables import console, fleet_tables
-    from autotopk.tuning_db import leases
+    from autotopk.tuning_db import leases, specimens
     from autotopk.tuning_db.store import Store
 
     place = db or settings.database()
     with Store.open(place, read_only=True) as store:
         progress, held = leases.status(store, campaign)
+        apart = specimens.differences(store)
     if as_json:
-        print_json(
-            {"database": str(place), "progress": list(map(asdict, progress)), "claimed": list(map(asdict, held))}
-        )
-    elif progress:
-        for table in fleet_tables(progress, held, str(place)):
+        print_json({"database": place, "progress": progress, "claimed": held, "specimens": apart})
+    elif progress or apart:
+        for table in fleet_tables(progress, held, apart, str(place)):
             console().print(table)
     else:
         typer.echo(f"no campaign in {place}; `autotopk tune --campaign NAME` begins one")
@@ -62,8 +61,9 @@ def tune_everywhere(
 ) -> int:
     """Run the same command once for every place, all in one campaign; returns the worst exit code.
 
-    What they print is told line by line, after the place. On a file, where tuners share nothing by themselves, they
-    get a campaign of their own. Ctrl-C reaches them too. Raises SelectionError where there is no place.
+    What they print is told line by line, after the place; where one fails, the others go on. On a file, where tuners
+    share nothing by themselves, they get a campaign of their own. Ctrl-C reaches them too, and SIGTERM is passed on.
+    Raises SelectionError where there is no place.
     """
     if not places:
         raise SelectionError("--device all needs a GPU, and none is here")
@@ -72,24 +72,46 @@ def tune_everywhere(
     command = [sys.executable, "-m", "autotopk", *_without_device(arguments)]
     if campaign is None and not isinstance(db or settings.database(), database.Server):
         command += ["--campaign", f"{socket.gethostname()}:{os.getpid()} {datetime.now(UTC):%Y-%m-%d %H:%M}"]
-    tuners = {
-        place: subprocess.Popen(
+    tuners = [
+        subprocess.Popen(
             [*command, "--device", place], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         )
         for place in places
-    }
-    tellers = [Thread(target=_tell, args=(place, tuner.stdout)) for place, tuner in tuners.items() if tuner.stdout]
+    ]
+
+    def pass_on(*_: object) -> None:
+        for tuner in tuners:
+            tuner.terminate()
+
+    before = signal.signal(signal.SIGTERM, pass_on)
+    tellers = [Thread(target=_tell, args=(place, one.stdout)) for place, one in zip(places, tuners, strict=True)]
     for teller in tellers:
         teller.start()
     codes: list[int] = []
-    for tuner in tuners.values():
+    for tuner in tuners:
         while tuner.returncode is None:
             with suppress(KeyboardInterrupt):  # the tuners got it too, and publish what they have
                 tuner.wait()
         codes.append(abs(tuner.returncode or 0))
     for teller in tellers:
         teller.join()
+    signal.signal(signal.SIGTERM, before)
     return max(codes)
+
+
+@contextmanager
+def ending_gently() -> Iterator[None]:
+    """The first SIGTERM is Ctrl-C within: what schedulers send when a job has to go, and some of them twice."""
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _without_device(arguments: Sequence[str]) -> list[str]:

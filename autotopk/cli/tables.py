@@ -3,6 +3,7 @@
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -19,7 +20,7 @@ from autotopk.errors import inert
 from autotopk.runtime.warmup import WarmupReport
 from autotopk.tuning.dry_run import DryRun
 from autotopk.tuning.events import TuneReport
-from autotopk.tuning_db.records import Held, Measurement, Progress, Winner
+from autotopk.tuning_db.records import Held, Measurement, Progress, Specimens, Winner
 
 PLAIN_WIDTH = 10_000
 """Columns of a file or a pipe, more than any table needs."""
@@ -302,10 +303,33 @@ def _ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def fleet_tables(progress: Sequence[Progress], held: Sequence[Held], source: str) -> Iterator[RenderableType]:
-    """How far campaigns are on every device, and who holds what."""
-    rows = [(one.campaign, one.device, *map(str, (one.done, one.claimed, one.open, one.failed))) for one in progress]
-    yield _table(source, ("campaign", "device", "done", "claimed", "open", "failed"), rows)
+def fleet_tables(
+    progress: Sequence[Progress], held: Sequence[Held], apart: Sequence[Specimens], source: str
+) -> Iterator[RenderableType]:
+    """How far campaigns are on every device, who holds what, and how far processors of one model differ."""
+    if progress:
+        rows = [
+            (
+                *(one.campaign, one.device),
+                f"{(one.done + one.failed) / max(1, one.done + one.failed + one.claimed + one.open):.0%}",
+                *map(str, (one.done, one.claimed, one.open, one.failed)),
+                "" if one.left_s is None else str(timedelta(seconds=round(one.left_s))),
+            )
+            for one in progress
+        ]
+        yield _table(source, ("campaign", "device", ">", "done>", "claimed>", "open>", "failed>", "left>"), rows)
     if held:
-        claims = [(str(one.key), one.device, one.holder, f"{one.left_s:.0f} s") for one in held]
-        yield _table("claimed", ("workload", "device", "holder", "lease left"), claims)
+        claims = [(str(one.key), one.device, one.holder, str(one.measured), f"{one.left_s:.0f} s") for one in held]
+        yield _table("claimed", ("workload", "device", "holder", "turns>", "lease>"), claims)
+    if apart:
+        models = [
+            (
+                *(one.device, str(one.count), str(one.workloads)),
+                *("-" if value is None else f"{value:.1%}" for value in (one.median, one.widest)),
+                "" if one.key is None else str(one.key),
+            )
+            for one in apart
+        ]
+        yield _table(
+            "processors of one model", ("device", "of them>", "workloads>", "differ by>", "at most>", "at"), models
+        )

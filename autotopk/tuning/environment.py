@@ -2,6 +2,7 @@
 
 import platform
 import re
+import socket
 import sys
 from pathlib import Path
 
@@ -27,6 +28,13 @@ def environment_of(device: Device) -> Environment:
         autotopk=distribution_version("autotopk"),
         baseline="native" if on_gpu and _native_topk() else "aten",
     )
+
+
+def specimen_of(place: torch.device) -> str:
+    """Which processor of its model this is: a GPU's UUID, a CPU's host; empty where torch does not say."""
+    if place.type != "cuda":
+        return socket.gethostname()
+    return str(getattr(torch.cuda.get_device_properties(place), "uuid", ""))
 
 
 def _driver() -> str:

@@ -61,6 +61,8 @@ class Context:
     tell: Callable[[Event], None]
     max_contention: float = 0.05
     """Above it a time on a CPU is noise, see `noise`."""
+    specimen: str = ""
+    """See `environment.specimen_of`."""
     held: Callable[[], bool] = lambda: True
     """Whether the workload at hand is still this tuner's to measure."""
 
@@ -336,8 +338,11 @@ class Session:
 
     def _winners(self, fresh: Iterable[Measurement] = ()) -> dict[str, Winner]:
         """The key's winner, if any, by uuid, as the database will derive it with the `fresh` measurements."""
-        evidence = [*self.evidence, *(Evidence(one, self.context.baseline) for one in fresh)]
+        evidence = [*self.evidence, *map(self._evidence, fresh)]
         return derive(evidence, [self.incumbent] if self.incumbent else [])
+
+    def _evidence(self, one: Measurement) -> Evidence:
+        return Evidence(one, self.context.baseline, self.context.specimen)
 
     def _timed(
         self, candidate: Candidate, stage: Stage, samples: tuple[float, ...], baseline: tuple[float, ...]
@@ -385,7 +390,7 @@ class Session:
         """Finished: from here on nothing loses it."""
         self.context.store.record(self.context.run, measurements)
         for one in measurements:
-            self.evidence.append(Evidence(one, self.context.baseline))
+            self.evidence.append(self._evidence(one))
             self._log.add(one)
             self.statuses[one.candidate] = one.status
             self.context.tell(CandidateMeasured(self.workload, one, len(self.statuses)))

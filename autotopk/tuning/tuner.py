@@ -29,7 +29,7 @@ from autotopk.tuning import bounds
 from autotopk.tuning.candidates import candidates, heuristics, lattice, rungs, serves, source_of, unbuildable
 from autotopk.tuning.compile_pool import Compiled, CompilePool
 from autotopk.tuning.efforts import EFFORTS
-from autotopk.tuning.environment import environment_of
+from autotopk.tuning.environment import environment_of, specimen_of
 from autotopk.tuning.events import (
     CheckingKernels,
     Event,
@@ -105,7 +105,7 @@ def tune(
     grid = workloads if isinstance(workloads, Grid) else None
     workloads = list(dict.fromkeys(workloads.named if isinstance(workloads, Grid) else workloads))
     place = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model, environment = device_of(place), environment_of(device_of(place))
+    model, environment, specimen = device_of(place), environment_of(device_of(place)), specimen_of(place)
     store_path = store_path or settings.database()
     winners_path = winners_path or settings.published_path(store_path)
     ownership.refuse_to_overwrite(winners_path)
@@ -114,7 +114,11 @@ def tune(
     if budget_s is None and math.isfinite(allowance):
         budget_s = allowance
     without_compiler = unbuildable((one.problem(model.type) for one in workloads), model, strategies)
-    arguments = {"workloads": [str(one) for one in workloads], "effort": effort, "budget_s": budget_s}
+    arguments: dict[str, object] = {
+        "workloads": [str(one) for one in workloads],
+        "effort": effort,
+        "budget_s": budget_s,
+    }
     with (
         Store.open(store_path) as store,
         Worker(place, preload=preload, timeout_s=timeout_s) as worker,
@@ -127,12 +131,12 @@ def tune(
             raise SelectionError("a campaign has the workloads that it began with; tune the grid without one")
         count = len(workloads) + (grid.left({one.key for one in store.winners(model.fingerprint)}) if grid else 0)
         on_event(TuneStarted(model, environment.baseline, count, budget_s, without_compiler))
-        run = store.begin_run(model, environment, arguments | ({} if name is None else {"campaign": name}))
+        arguments |= {} if name is None else {"campaign": name}
+        run = store.begin_run(model, environment, arguments, specimen)
         sharing = None if name is None else Sharing(store, name, model, place)
         until = begun + (math.inf if budget_s is None else budget_s)
         context = Context(model, environment, EFFORTS[effort], store, run, worker, pool, until, on_event, contention)
-        if sharing is not None:
-            context = replace(context, held=sharing.held)
+        context = replace(context, specimen=specimen, held=sharing.held if sharing else context.held)
         tuning = TuningRun(context, workloads, strategies, force, sharing, grid)
         outcome = tuning.go()
         winners = {winner.key: winner for winner in store.derive_winners(model.fingerprint)}

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import math
 import multiprocessing
 import os
 import signal
@@ -32,6 +33,9 @@ from autotopk.tuning_db.records import Status
 
 START_S = 180.0
 """Longest start of a worker: imports, the CUDA context."""
+
+SLICE_S = 1.0
+"""Of a wait for an answer."""
 
 OPEN_S = 120.0
 """Longest preparation of a problem: its inputs, torch.topk."""
@@ -151,7 +155,7 @@ class Worker:
     def _receive(self, timeout_s: float) -> Reply[Any]:
         assert self._connection is not None
         try:
-            if self._connection.poll(timeout_s):
+            if _answers(self._connection, timeout_s):
                 reply: Reply[Any] = self._connection.recv()
             else:
                 reply = Reply("timeout", error=f"took longer than {timeout_s:g} s")
@@ -166,6 +170,12 @@ class Worker:
         self._process.join(5)
         code = self._process.exitcode
         return signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
+
+
+def _answers(connection: Connection, timeout_s: float) -> bool:
+    """Whether an answer comes in time; where schedulers stop this process and its worker, that counts for a slice."""
+    slices = math.ceil(timeout_s / SLICE_S)
+    return any(connection.poll(timeout_s / slices) for _ in range(slices))
 
 
 def live_with_parent() -> None:
@@ -184,6 +194,9 @@ def live_with_parent() -> None:
 def _serve(connection: Connection, device_name: str, threads: int, preload: Sequence[str]) -> None:
     """The process: one reply to each request, until the parent is gone."""
     live_with_parent()
+    # schedulers send it to every process of a job: the candidate at hand is not to blame
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     device = torch.device(device_name)
     evaluator: Evaluator | None = None
 

@@ -52,6 +52,38 @@ def test_a_tuner_for_every_device(database: Path, capfd: pytest.CaptureFixture[s
     assert all(line.startswith("cpu: ") for line in lines)
 
 
+def test_where_one_fails_the_others_go_on(database: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert fleet.tune_everywhere(["tune", *WORKLOADS], None, None, ["cpu", "cuda:99", "cpu"]) == 2
+    (progress,) = status()["progress"]
+    complete(database, progress)
+    assert "cuda:99: error: " in capfd.readouterr().out
+
+
+EVERYWHERE = """
+import sys
+from autotopk.cli import fleet
+
+sys.exit(fleet.tune_everywhere(["tune", "--tag", "ci"], None, None, ["cpu", "cpu"]))
+"""
+
+
+def test_the_end_of_a_job_is_passed_on(database: Path) -> None:
+    """SIGTERM to the first process alone, as in a container: its tuners publish, and hold nothing any more."""
+    with subprocess.Popen([sys.executable, "-c", EVERYWHERE], stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout is not None
+        for line in job.stdout:
+            if line.startswith("cpu: ["):  # a workload is done
+                break
+        job.terminate()
+        output, _ = job.communicate(timeout=100)
+    assert job.returncode == 130, output
+    assert output.count("the same command again goes on from here") == 2
+    (progress,) = status()["progress"]
+    assert (progress["claimed"], progress["failed"]) == (0, 0)
+    assert progress["done"] > 0
+    assert progress["open"] > 0
+
+
 def test_one_that_is_killed_is_taken_over_from(database: Path) -> None:
     command = [sys.executable, "-m", "autotopk", "tune", "--device", "cpu", "--campaign", "nightly", *WORKLOADS]
     killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)

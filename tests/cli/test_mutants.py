@@ -4,6 +4,7 @@ import shutil
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,21 +14,32 @@ from autotopk.cli.app import app
 from autotopk.device import H100
 from autotopk.errors import DatabaseError
 from autotopk.settings import database_path
+from autotopk.tuning_db.leases import Leases
 from autotopk.tuning_db.store import Store
 from tests.tuning_db.examples import ATEN, CPU, KEY, NATIVE, measurement
 from tests.tuning_db.mutants import OF_DATABASES, mutate
 
+KEYS = [replace(KEY, rows=rows) for rows in (1, 2, 4, 8)]
+
 
 @pytest.fixture
 def good(tmp_path: Path) -> bytes:
-    """Measurements of two devices, and their winners."""
+    """Measurements of two devices and three processors, their winners, and a campaign amid its work."""
     path = tmp_path / "good.sqlite"
     with Store.open(path) as store:
         run = store.begin_run(H100, ATEN, {"effort": "quick"})
         store.record(run, [measurement(), measurement("slow", 2.0), measurement("bad", None, error="no [luck]")])
         store.end_run(run, "finished")
         store.record(store.begin_run(CPU, NATIVE, {}), [measurement(device=CPU, build_stats={"registers": 32.0})])
+        store.record(store.begin_run(H100, ATEN, {}, "GPU-1"), [measurement()])
+        store.record(store.begin_run(H100, ATEN, {}, "GPU-2"), [measurement(ratio=0.6)])
         store.derive_winners()
+        leases = Leases(store, "nightly", H100, "host:1:cuda0", 3600.0)
+        leases.enrol(KEYS)
+        for key in KEYS[:2]:
+            if claim := leases.claim([key]):
+                leases.complete(claim, "tuned")
+        leases.claim(KEYS)
     return path.read_bytes()
 
 
@@ -43,6 +55,8 @@ def use(path: Path, other: Path) -> None:
         lambda store: store.record(store.begin_run(H100, ATEN, {}), [measurement()]),
         lambda store: store.derive_winners(H100.fingerprint),
         Store.derive_winners,
+        lambda store: Leases(store, "nightly", H100, "host:2:cuda0", 60.0).claim(KEYS),
+        lambda store: Leases(store, "nightly", H100, "host:2:cuda0", 60.0).complete_keys(),
     ]
     with suppress(DatabaseError), Store.open(path) as store:
         for ask in asked:
@@ -71,12 +85,14 @@ def test_mutated_databases(seeds: range, good: bytes, tmp_path: Path) -> None:
             ["show", "--all", "--json", "--db", mutated],
             ["export", "--winners-only", exported, "--db", mutated],
             ["export", "--partial", bundle, "--db", mutated],
+            ["fleet", "status", "--db", mutated],
+            ["fleet", "status", "--json", "--db", mutated],
             ["verify", bundle],
             ["diff", bundle, exported],
             ["import", mutated, "--db", ours],
             ["import", ours, "--db", mutated],
         ]
-        if seed % 5 == 0:
+        if seed % 3 == 2:
             commands.append(["doctor"])
         for command in commands[seed % 3 :: 3] if seeds is SOME else commands:
             with warnings.catch_warnings():
@@ -88,5 +104,5 @@ def test_mutated_databases(seeds: range, good: bytes, tmp_path: Path) -> None:
             codes.setdefault(str(command[0]), set()).add(result.exit_code)
         mutate(good, mutated, seed, OF_DATABASES)
         use(mutated, ours)
-    assert codes["show"] == codes["export"] == codes["import"] == {0, 2}
+    assert codes["show"] == codes["fleet"] == codes["export"] == codes["import"] == {0, 2}
     assert codes["doctor"] == {0, 1}

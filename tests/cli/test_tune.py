@@ -108,7 +108,8 @@ def test_misses_of_another_device_are_not_tuned_here(cli: Cli, tmp_path: Path) -
     assert f"no miss of {cpu_device().fingerprint}, only of: a GPU" in told
 
 
-def test_interrupt_keeps_what_is_measured(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_keeps_what_is_measured(tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "autotopk", "tune", "--tag", "ci", "--device", "cpu"]
     environment = {**os.environ, "AUTOTOPK_CACHE_DIR": str(tmp_path)}
     with subprocess.Popen(
@@ -118,7 +119,7 @@ def test_interrupt_keeps_what_is_measured(tmp_path: Path) -> None:
         for line in tuner.stderr:
             if line.startswith("[1/"):
                 break
-        tuner.send_signal(signal.SIGINT)
+        tuner.send_signal(number)
         output, _ = tuner.communicate(timeout=60)
     assert tuner.returncode == 130, output
     assert "interrupted" in output

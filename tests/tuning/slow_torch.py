@@ -10,9 +10,11 @@ from torch import Tensor
 from autotopk.runtime import trial
 from autotopk.strategies import torch_fallback
 
+SECONDS = 0.01
+
 
 def slow_topk(*arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
-    time.sleep(0.01)
+    time.sleep(SECONDS)
     values, indices = torch.topk(*arguments, **options)
     return values, indices
 

@@ -102,10 +102,11 @@ def test_a_worker_that_cannot_start_says_why() -> None:
 
 KILLED = """
 import os, signal, threading, torch
-from autotopk.tuning.worker import Worker, _serve
-from tests.tuning.test_worker import PRELOAD, PROBLEM, way
+from autotopk.tuning.worker import Worker
 
 if __name__ == "__main__":
+    from tests.tuning.test_worker import PRELOAD, PROBLEM, way  # in a worker it is too early for the planted strategy
+
     worker = Worker(torch.device("cpu"), preload=PRELOAD)
     worker.screen(PROBLEM, way("right"), 1)
     print(worker._process.pid, flush=True)
@@ -141,6 +142,40 @@ def test_a_worker_whose_parent_is_gone_ends_without_a_word(left: str, monkeypatc
         if left == "at once":
             serving = pool.submit(_serve, theirs, "cpu", torch.get_num_threads(), ())
         serving.result(10)
+
+
+def test_the_end_of_a_job_is_no_candidates_fault(worker: Worker) -> None:
+    assert worker.screen(PROBLEM, way("right"), samples=1).status == "ok"
+    assert worker._process is not None
+    assert worker._process.pid is not None
+    os.kill(worker._process.pid, signal.SIGTERM)
+    assert worker.screen(PROBLEM, way("right"), samples=1).status == "ok"
+
+
+STOPPED = """
+import os, subprocess, torch
+from autotopk.tuning.worker import Worker
+
+if __name__ == "__main__":
+    from tests.tuning.test_worker import PRELOAD, PROBLEM, way  # in a worker it is too early for the planted strategy
+
+    os.setpgid(0, 0)
+    with Worker(torch.device("cpu"), preload=PRELOAD, timeout_s=4) as worker:
+        worker.screen(PROBLEM, way("right"), 1)
+        go_on = f"sleep 0.5; kill -STOP -{os.getpid()}; sleep 6; kill -CONT -{os.getpid()}"
+        shell = subprocess.Popen(["sh", "-c", go_on], start_new_session=True)
+        print(*(worker.screen(PROBLEM, way("slow"), 100).status for _ in range(4)))
+        shell.wait()
+"""
+
+
+def test_stopped_time_is_no_candidates_fault(tmp_path: Path) -> None:
+    """A tuner and its worker that a scheduler stops for longer than a turn may take."""
+    script = tmp_path / "stopped.py"
+    script.write_text(STOPPED)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["ok"] * 4, done.stderr
 
 
 def _runs(pid: int) -> bool:

@@ -178,7 +178,16 @@ def change_measurements(path: Path, draw: random.Random) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for change in ("update", "delete"):
             connection.execute(f"DROP TRIGGER measurement_refuses_{change}")
-        tables = ["measurement"] * 4 + ["device", "environment", "candidate", "workload", "run", "winner"]
+        tables = ["measurement"] * 4 + [
+            "device",
+            "environment",
+            "candidate",
+            "workload",
+            "run",
+            "winner",
+            "task",
+            "task",
+        ]
         table = draw.choice(tables)
         columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
     column, where = draw.choice(columns), draw.choice(["1", "id = 1", "id % 3 = 0"])

@@ -16,12 +16,13 @@ from sqlalchemy import Column, String, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+from autotopk.candidate import TORCH_TOPK
 from autotopk.database import Database, Server
 from autotopk.device import H100
 from autotopk.errors import DatabaseError
-from autotopk.tuning_db import leases, migrations
+from autotopk.tuning_db import leases, migrations, specimens
 from autotopk.tuning_db.leases import Claim, Leases
-from autotopk.tuning_db.records import Measurement, Progress
+from autotopk.tuning_db.records import Measurement, Progress, Specimens
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence, derive
 from tests.tuning_db.examples import ATEN, CPU, KEY, NATIVE, measurement, measurements
@@ -66,6 +67,10 @@ def fill(place: Database, *measured: Measurement) -> Database:
     with Store.open(place) as opened:
         opened.record(opened.begin_run(H100, ATEN, {}), measured)
     return place
+
+
+def execute(store: Store, statement: str, **values: object) -> None:
+    store.write(lambda session: session.execute(text(statement), values))
 
 
 def escaped(one: Measurement) -> Measurement:
@@ -228,6 +233,16 @@ def test_older_schema_is_brought_forward_or_left(place: Database, monkeypatch: p
         Store.open(place)
 
 
+def test_runs_of_schema_5_were_on_specimens_that_nobody_noted(kind: str, place: Database) -> None:
+    earlier = "PRAGMA user_version = 5" if kind == "file" else f"UPDATE {migrations.VERSION_TABLE} SET version = 5"
+    with Store.open(fill(place, measurement())) as opened:
+        for statement in ("ALTER TABLE run DROP COLUMN specimen", earlier):
+            execute(opened, statement)
+    with Store.open(place) as opened:
+        assert [one.specimen for one in opened.evidence(H100.fingerprint, KEY)] == [""]
+        opened.begin_run(H100, ATEN, {}, "GPU-1")
+
+
 def test_reading_needs_a_tuning_database(place: Database) -> None:
     with pytest.raises(DatabaseError):
         Store.open(place, read_only=True)
@@ -353,6 +368,7 @@ def test_status(store: Store, make: Make) -> None:
     time.sleep(0.15)
     other = make("7", campaign="night")
     token = claimed(other.claim(KEYS)).token
+    store.record(store.begin_run(H100, ATEN, {}), [measurement(key=KEYS[0]), measurement(key=KEYS[1])])
     progress, held = leases.status(store)
     assert progress == [
         Progress("all", H100.fingerprint, done=1, claimed=0, open=1, failed=1),
@@ -360,7 +376,53 @@ def test_status(store: Store, make: Make) -> None:
     ]
     assert [(one.holder, one.key, one.token) for one in held] == [("host:7:cuda0", KEYS[0], token)]
     assert 50 < held[0].left_s <= 60
+    assert held[0].measured == 1
     assert leases.status(store, "all") == (progress[:1], [])
+
+
+def test_what_is_left_is_told_by_the_pace_of_the_last(store: Store, make: Make) -> None:
+    one, other = make("1"), make("2")
+    for key in KEYS[:2]:
+        one.complete(claimed(one.claim([key])), "tuned")
+    assert leases.status(store)[0][0].left_s is None, "nobody is at work"
+    ends = [f"2025-01-01T00:00:{second:02}+00:00" for second in (10, 50)]
+    for key, end in zip(KEYS[:2], ends, strict=True):
+        of_key = "workload_id = (SELECT id FROM workload WHERE rows = :rows)"
+        execute(store, f"UPDATE task SET completed = :end WHERE {of_key}", end=end, rows=key.rows)
+    other.claim(KEYS)
+    (progress,), _ = leases.status(store)
+    assert (progress.done, progress.claimed, progress.left_s) == (2, 1, 40.0)
+
+
+def test_processors_of_one_model_are_compared(store: Store) -> None:
+    """By the last good race of the same code on each; torch.topk is as fast as itself."""
+    gpus = {name: store.begin_run(H100, ATEN, {}, name) for name in ("GPU-1", "GPU-2")}
+    assert specimens.differences(store) == []
+    one, other, third = KEYS
+    topk = replace(measurement(key=one), candidate=TORCH_TOPK)
+    store.record(
+        gpus["GPU-1"],
+        [
+            *(measurement(key=key, ratio=0.4) for key in (one, other, third)),
+            topk,
+        ],
+    )
+    assert specimens.differences(store) == []
+    store.record(
+        gpus["GPU-2"],
+        [
+            measurement(key=one, ratio=0.9, stage="screen"),
+            measurement(key=one, ratio=0.7),
+            measurement(key=one, ratio=0.44, day=2),
+            replace(topk, uuid="another", ratio=1.5),
+            measurement(key=other, ratio=0.5),
+            measurement(key=third, ratio=0.8, code="v2"),
+        ],
+    )
+    (found,) = specimens.differences(store)
+    assert found == Specimens(H100.fingerprint, 2, 2, found.median, found.widest, other)
+    assert found.median == pytest.approx((0.1 + 0.25) / 2)
+    assert found.widest == pytest.approx(0.25)
 
 
 # Servers in trouble ------------------------------------------------------------------------------------------------

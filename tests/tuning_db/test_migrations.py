@@ -32,7 +32,7 @@ def test_every_measurement_of_schema_1_survives(path: Path) -> None:
         " JOIN strategy ON strategy.id = strategy_id JOIN config ON config.id = config_id ORDER BY uuid",
     )
     assert len(before) == 30
-    with pytest.raises(DatabaseError, match="has schema 1, not 5 yet"):
+    with pytest.raises(DatabaseError, match="has schema 1, not 6 yet"):
         Store.open(path, read_only=True)
     with Store.open(path) as opened:
         found = {one.uuid: one for one in opened.measurements()}
@@ -97,11 +97,11 @@ def fail(op: Operations) -> None:
 def test_older_schema_is_brought_forward(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(path, measurement())
     monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, add_a_note))
-    with pytest.raises(DatabaseError, match="has schema 5, not 6 yet"):
+    with pytest.raises(DatabaseError, match="has schema 6, not 7 yet"):
         Store.open(path, read_only=True)
     with Store.open(path) as opened:
         assert len(opened.measurements()) == 1
-    assert ask(path, "PRAGMA user_version") == [(6,)]
+    assert ask(path, "PRAGMA user_version") == [(7,)]
     assert ask(path, "SELECT note FROM run") == [(None,)]
     Store.open(path).close()
 

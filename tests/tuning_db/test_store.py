@@ -288,7 +288,7 @@ def newer(path: Path) -> None:
         (folder, "not a regular file"),
         (foreign, "no tuning database of autotopk"),
         (winners_file, "no tuning database of autotopk"),
-        (newer, "has schema 7; this autotopk reads up to 5"),
+        (newer, "has schema 7; this autotopk reads up to 6"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

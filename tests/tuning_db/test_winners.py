@@ -155,6 +155,22 @@ def test_incumbent_stays_unless_beaten_by_three_percent_or_the_joint_margin(
     assert now.gap == pytest.approx(ratio - 1 if stays else 1 / ratio - 1)
 
 
+@pytest.mark.parametrize(
+    ("others", "stays"), [([0.5], False), ([0.45], True), ([0.45, 0.5], False), ([0.53], True), ([], False)]
+)
+def test_incumbent_stays_where_processors_of_the_model_differ_by_more_than_it_is_beaten_by(
+    others: Sequence[float], *, stays: bool
+) -> None:
+    """By 5 % on the first; the last race on the second counts, and one nobody knows where does not."""
+    held = measurement("z", 0.5)
+    evidence = [Evidence(held, "aten", "first"), Evidence(measurement("a", 0.475), "aten", "first")]
+    evidence += [Evidence(measurement("z", 0.3), "aten")]
+    evidence += [Evidence(measurement("z", one, day=2 + at), "aten", "second") for at, one in enumerate(others)]
+    evidence += [Evidence(measurement("z", 0.5, day=9), "aten", "first")]
+    (found,) = derive(evidence, [decide(held)]).values()
+    assert found.candidate.strategy == ("z" if stays else "a")
+
+
 def test_incumbent_is_known_by_strategy_and_configuration_not_code() -> None:
     held = decide(measurement("z", 0.9))
     newer = measurement("z", 0.51, day=2, code="v2")
