@@ -13,7 +13,7 @@ VENV_PYTHON ?= python3
 OLDEST_TRITON := 3.6.0
 WITH_OLDEST_TRITON = PYTHONPATH=$(CURDIR)/.venv/triton-$(OLDEST_TRITON):$(PYTHONPATH)
 PYTEST := $(PYTHON) -m pytest
-PARALLEL := -n auto --maxprocesses 8 --dist loadgroup
+PARALLEL := -n auto --maxprocesses 8
 ARGS ?=
 FILE ?= winners.bundle
 OUT ?= autotopk/packs

@@ -3,9 +3,12 @@
 import os
 import shutil
 import signal
+import sqlite3
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 import torch
@@ -26,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a shell's background, and inherited: Ctrl-C is tested
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "requires(*tools): needs these programs on the path, nvcc or g++")
-    config.addinivalue_line("markers", "xdist_group(name): run by one process, which shares what they made")
+    config.addinivalue_line("markers", "one_process: of a whole file, run by one process, which shares what they made")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -43,6 +46,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if INTERPRETING or "interpret" not in config.getoption("-m"):
         config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
         items[:] = chosen
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """One process runs all of a file that is marked so; xdist 3.8's own `loadgroup` does nothing in pytest 9.2."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return file if _is_grouped(config.rootpath / file) else nodeid
+
+    return ByFile(config, log)
+
+
+@cache
+def _is_grouped(file: Path) -> bool:
+    return "pytest.mark.one_process" in file.read_text()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -91,6 +112,25 @@ def kept_kernels(pytestconfig: pytest.Config) -> Path:
     folder = pytestconfig.cache.mkdir("kernels")
     folder.chmod(0o700)
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commits_reach_no_disk() -> Iterator[None]:
+    """Of databases in this process: a machine that loses power is no test, and waits for a disk add up to minutes."""
+    try:
+        from sqlalchemy import event
+        from sqlalchemy.engine import Engine
+    except ImportError:
+        yield
+        return
+
+    def configure(connection: Any, _: object) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("PRAGMA synchronous = OFF")
+
+    event.listen(Engine, "connect", configure)
+    yield
+    event.remove(Engine, "connect", configure)
 
 
 def share_kernels(cache_dir: Path, kernels: Path) -> None:

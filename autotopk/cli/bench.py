@@ -138,7 +138,7 @@ def summaries(rows: Iterable[Row]) -> list[Summary]:
 
 
 def document(rows: Sequence[Row], device: torch.device, command: str) -> dict[str, Any]:
-    """The rows with all that is needed to evaluator them, as JSON."""
+    """The rows with all that is needed to judge them, as JSON."""
     place = device_of(device)
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -1,7 +1,7 @@
 """The commands around files: export, verify, diff, import, report."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -151,10 +151,15 @@ def report(
         Path | None,
         typer.Argument(metavar="[FILE]", help="A tuning database, winners file or bundle; by default the user's."),
     ] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="HTML", help="The page to write.")] = Path(
-        "report.html"
-    ),
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="To write; by default report.html, or FIGURE.svg."),
+    ] = None,
     against: Annotated[Path | None, typer.Option(metavar="FILE", help="An older file to compare with.")] = None,
+    figure: Annotated[
+        Literal["times", "torch", "floor"] | None,
+        typer.Option(help="One figure of the page alone, as SVG; also of what `bench --json` wrote."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is no report.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -162,11 +167,18 @@ def report(
 
     Who wins where, how fast, and why the others lost, as one HTML file that needs no network.
     """
-    from autotopk.cli.report.written import write
+    from autotopk.cli.report.written import write, write_figure
 
-    written = write(path, output, against, arguments.devices_here(), force=force)
+    if figure is None:
+        written = write(path, output or Path("report.html"), against, arguments.devices_here(), force=force)
+    elif against is not None:
+        raise arguments.SelectionError("--figure goes without --against")
+    else:
+        written = write_figure(figure, path, output or Path(f"{figure}.svg"), force=force)
     if as_json:
         print_json(written)
+    elif figure is not None:
+        typer.echo(f"figure {figure} of {written.source}:\n  {written.path}")
     else:
         told = f"{counted(written.winners, 'winner')} and {counted(written.measurements, 'measurement')}"
         typer.echo(f"{told} from {written.source}:\n  {written.path}")

@@ -1,19 +1,19 @@
 """How results are printed: consoles, the wording of ratios and configurations, and the tables."""
 
+import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 
-from rich import box
 from rich.console import Console, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.cli.bench import Row, summaries
 from autotopk.cli.diff import Changed, Differences
 from autotopk.cli.doctor import Finding
+from autotopk.cli.folding import FoldingTable
 from autotopk.cli.verify import Entry, Verified
 from autotopk.cli.wording import LONGEST_LINE, counted
 from autotopk.errors import inert
@@ -28,9 +28,6 @@ PLAIN_WIDTH = 10_000
 LEAST_WIDTH = 80
 """Columns that tables are made for even on narrower terminals."""
 
-LONGEST_WORD = 40
-"""Columns of a table's longest word that is not broken on a narrow terminal; only paths and errors have longer ones."""
-
 KEPT = "kept torch.topk: nothing was faster"
 
 UNMEASURED = frozenset({"failed", "unclear"})
@@ -38,12 +35,12 @@ UNMEASURED = frozenset({"failed", "unclear"})
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Standard output or standard error: lines are printed as they are, and tables fold on terminals alone.
+    """Standard output or standard error: lines are printed as they are; tables fold on terminals, or by COLUMNS.
 
     What is still too wide for a terminal is left for it to wrap: nothing is cut.
     """
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else PLAIN_WIDTH
+    width = None if stream.isatty() or os.environ.get("COLUMNS", "").isdigit() else PLAIN_WIDTH
     made = Console(file=stream, width=width, highlight=False, emoji=False, markup=False, soft_wrap=True)
     if not stderr:  # where the progress bar is, which must fit
         made.width = max(made.width, LEAST_WIDTH)
@@ -94,7 +91,9 @@ def tune_report(report: TuneReport) -> Iterator[RenderableType]:
 def dry_run_parts(planned: DryRun) -> Iterator[RenderableType]:
     """What a run of the tuner would measure, and how long."""
     rows = [(one.workload, str(one.candidates), str(one.known), str(one.left)) for one in planned.workloads]
-    yield _table(f"{planned.device}: nothing is measured", ("workload", "candidates>", "known>", "to measure>"), rows)
+    yield FoldingTable(
+        f"{planned.device}: nothing is measured", ("workload", "candidates>", "known>", "to measure>"), rows
+    )
     turns = counted(sum(one.left for one in planned.workloads), "candidate")
     limit = "no limit of time" if planned.limit_s is None else f"{planned.limit_s:.0f} s at most"
     if planned.seconds is None:
@@ -103,7 +102,7 @@ def dry_run_parts(planned: DryRun) -> Iterator[RenderableType]:
         yield f"at most {turns}, about {planned.seconds:.0f} s at the pace of those stored; {limit}"
 
 
-def winners_tables(winners: Iterable[Winner], source: str) -> Iterator[Table]:
+def winners_tables(winners: Iterable[Winner], source: str) -> Iterator[FoldingTable]:
     """A table of winners for each device."""
     by_device: defaultdict[str, list[Winner]] = defaultdict(list)
     for winner in winners:
@@ -112,7 +111,7 @@ def winners_tables(winners: Iterable[Winner], source: str) -> Iterator[Table]:
         yield winners_table(its, f"{device}: {source}")
 
 
-def winners_table(winners: Iterable[Winner], title: str) -> Table:
+def winners_table(winners: Iterable[Winner], title: str) -> FoldingTable:
     """Which candidate won each workload, against torch.topk and against the second."""
     rows = [
         (
@@ -125,10 +124,10 @@ def winners_table(winners: Iterable[Winner], title: str) -> Table:
         )
         for winner in winners
     ]
-    return _table(title, ("workload", "winner", "us>", "against torch.topk>", "runner-up", "gap>"), rows)
+    return FoldingTable(title, ("workload", "winner/", "us>", "against torch.topk>", "runner-up/", "gap>"), rows)
 
 
-def measurements_table(measurements: Iterable[Measurement], title: str) -> Table:
+def measurements_table(measurements: Iterable[Measurement], title: str) -> FoldingTable:
     """Everything that was tried, with how its turn ended."""
     rows = [
         (
@@ -144,11 +143,11 @@ def measurements_table(measurements: Iterable[Measurement], title: str) -> Table
         )
         for measurement in measurements
     ]
-    headings = "workload", "candidate", "stage", "status", "us>", "torch us>", "ratio>", "measured (UTC)", "error"
-    return _table(title, headings, rows)
+    headings = "workload", "candidate/", "stage", "status", "us>", "torch us>", "ratio>", "measured (UTC)", "error/"
+    return FoldingTable(title, headings, rows)
 
 
-def bench_table(measured: Sequence[Row]) -> Table:
+def bench_table(measured: Sequence[Row]) -> FoldingTable:
     """What a call costs, ours beside torch.topk's: on the GPU, where there is one, and on the host."""
     gpu = any(row.gpu_us is not None for row in measured)
     times = (*(("GPU us>", "torch>", "ratio>") if gpu else ()), "host us>", "torch>", "ratio>")
@@ -166,10 +165,9 @@ def bench_table(measured: Sequence[Row]) -> Table:
         )
         for row in measured
     ]
-    table = _table("autotopk.topk beside torch.topk", ("shape", "order", "strategy", *times, "exact"), rows)
-    if warm:
-        table.caption = f"* {len(warm)} whose inputs stay in L2 from call to call"
-    return table
+    caption = f"* {len(warm)} whose inputs stay in L2 from call to call" if warm else ""
+    headings = "shape", "order", "strategy/", *times, "exact"
+    return FoldingTable("autotopk.topk beside torch.topk", headings, rows, caption)
 
 
 def bench_summary(rows: Sequence[Row]) -> Iterator[RenderableType]:
@@ -185,7 +183,7 @@ def bench_summary(rows: Sequence[Row]) -> Iterator[RenderableType]:
             yield Text(inert(f"{row.rows}x{row.cols} k={row.k} {row.dtype}: {problem}"), style="red")
 
 
-def warmup_table(report: WarmupReport) -> Table:
+def warmup_table(report: WarmupReport) -> FoldingTable:
     """What is ready for each problem, and where it came from."""
     rows = [
         (
@@ -198,10 +196,10 @@ def warmup_table(report: WarmupReport) -> Table:
         )
         for row in report.rows
     ]
-    return _table(report.device.fingerprint, ("problem", "runs", "by", "from", "ms>", "not"), rows)
+    return FoldingTable(report.device.fingerprint, ("problem", "runs/", "by", "from", "ms>", "not/"), rows)
 
 
-def verified_table(found: Verified) -> Table:
+def verified_table(found: Verified) -> FoldingTable:
     """Whether each winner of a file would be served."""
     several = _several(found.winners)
     asked = ("resolves", "loads", *(("fits",) if found.here else ()), "current")
@@ -215,11 +213,11 @@ def verified_table(found: Verified) -> Table:
         )
         for entry in found.winners
     ]
-    headings = ("workload", *(("device",) if several else ()), "winner", *asked, "reason")
-    return _table(found.path if several else f"{found.winners[0].device}: {found.path}", headings, rows)
+    headings = ("workload", *(("device/",) if several else ()), "winner/", *asked, "reason/")
+    return FoldingTable(found.path if several else f"{found.winners[0].device}: {found.path}", headings, rows)
 
 
-def differences_table(found: Differences) -> Table:
+def differences_table(found: Differences) -> FoldingTable:
     """The winners that two files have not alike."""
     several = _several(found.winners)
     rows = [
@@ -231,8 +229,8 @@ def differences_table(found: Differences) -> Table:
         )
         for one in found.winners
     ]
-    headings = ("workload", *(("device",) if several else ()), "change", "old", "ratio>", "new", "ratio>")
-    return _table("winners" if several else f"{found.winners[0].device}: winners", headings, rows)
+    headings = ("workload", *(("device/",) if several else ()), "change", "old/", "old ratio>", "new/", "new ratio>")
+    return FoldingTable("winners" if several else f"{found.winners[0].device}: winners", headings, rows)
 
 
 def _several(found: Sequence[Entry] | Sequence[Changed]) -> bool:
@@ -251,28 +249,6 @@ def finding_lines(findings: Iterable[Finding]) -> Iterator[Text]:
             section = finding.section
             yield Text(section, style="bold")
         yield Text.assemble("  ", (f"{finding.level:8}", STYLES[finding.level]), inert(finding.text, LONGEST_LINE))
-
-
-def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
-    """A table of those rows that folds between words alone; the column of "heading>" is aligned to the right."""
-    table = Table(
-        title=Text(inert(title), style="italic"),
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    cells = [[Text(inert(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]
-    for at, heading in enumerate(headings):
-        name = heading.rstrip(">")
-        words = [word for text in (name, *(row[at].plain for row in cells)) for word in text.split()]
-        longest = min(LONGEST_WORD, max(map(len, words)))
-        table.add_column(name, justify="right" if name != heading else "left", min_width=longest)
-    for row in cells:
-        table.add_row(*row)
-    return table
 
 
 def _answer(answer: bool | None) -> str | Text:
@@ -317,10 +293,10 @@ def fleet_tables(
             )
             for one in progress
         ]
-        yield _table(source, ("campaign", "device", ">", "done>", "claimed>", "open>", "failed>", "left>"), rows)
+        yield FoldingTable(source, ("campaign", "device/", ">", "done>", "claimed>", "open>", "failed>", "left>"), rows)
     if held:
         claims = [(str(one.key), one.device, one.holder, str(one.measured), f"{one.left_s:.0f} s") for one in held]
-        yield _table("claimed", ("workload", "device", "holder", "turns>", "lease>"), claims)
+        yield FoldingTable("claimed", ("workload", "device/", "holder/", "turns>", "lease>"), claims)
     if apart:
         models = [
             (
@@ -330,6 +306,5 @@ def fleet_tables(
             )
             for one in apart
         ]
-        yield _table(
-            "processors of one model", ("device", "of them>", "workloads>", "differ by>", "at most>", "at"), models
-        )
+        headings = ("device", "of them>", "workloads>", "differ by>", "at most>", "at/")
+        yield FoldingTable("processors of one model", headings, models)

@@ -2,39 +2,72 @@
 
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import RenderableType
 
+from autotopk.candidate import Candidate
 from autotopk.cli import tables
+from autotopk.cli.bench import Row
 from autotopk.cli.diff import Changed, Differences
 from autotopk.cli.verify import Entry, Verified
 from autotopk.device import H100
+from autotopk.key import TuningKey
 from autotopk.tuning.dry_run import DryRun, Planned, pace_s
+from autotopk.tuning_db.records import Held, Progress
 from tests.cli.conftest import SMALL, Cli
 from tests.cli.test_tables import printed
 from tests.tuning_db.examples import measurement, winner
 
-BEST = winner()
-ENTRY = Entry(str(BEST.key), H100.fingerprint, BEST.candidate, True, True, None, False, "stale")
+WIDE = Candidate("cluster_radix", '{"blocks":16,"capacity":4096,"items":32,"radix_bits":11,"threads":1024,"vector":8}')
+KEY = TuningKey("bfloat16", 1048576, 151936, 2048, False)
+ROUTED = replace(KEY, cols=256, k=8, routing="sigmoid+bias:4of8:raw")
+BEST = [winner(), winner(key=KEY, candidate=WIDE, runner_up=WIDE), winner(key=ROUTED, time_us=123456.7)]
+ENTRIES = [Entry(str(one.key), H100.fingerprint, one.candidate, True, True, None, False, "stale") for one in BEST]
+CHANGES = [Changed("changed", str(one.key), H100.fingerprint, one, replace(one, ratio=0.3)) for one in BEST]
+TRIED = [replace(measurement(), key=one.key, candidate=WIDE, error="of the launch: " * 9) for one in BEST]
+BENCHED = Row(
+    *(1, 100_000_000, 2048, "bfloat16", False, "", "split_radix", {"blocks": 132, "threads": 1024, "finish": "launch"}),
+    *("exact", 1234.5, 12.3, 23456.7, 1234.5, True, (), False),
+)
+ENDS = [replace(one, device="cuda|NVIDIA H200|sm_90|132 SMs|140 GiB") for one in ENTRIES]
 TABLES = {
-    "winners": tables.winners_table([BEST], "title"),
-    "measurements": tables.measurements_table([measurement()], "title"),
-    "verified": tables.verified_table(Verified("path", "winners", False, {}, 0, None, None, [ENTRY])),
-    "differences": tables.differences_table(
-        Differences([Changed("changed", str(BEST.key), H100.fingerprint, BEST, replace(BEST, ratio=0.3))], {})
+    "winners": tables.winners_table(BEST, "title"),
+    "measurements": tables.measurements_table(TRIED, "title"),
+    "verified": tables.verified_table(Verified("path", "winners", False, {}, 0, None, None, ENTRIES)),
+    "of devices": tables.verified_table(Verified("path", "winners", True, {}, 0, None, None, [*ENTRIES, *ENDS])),
+    "differences": tables.differences_table(Differences(CHANGES, {})),
+    "bench": tables.bench_table([BENCHED, replace(BENCHED, cols=1024, cold=True)]),
+    "bench of a CPU": tables.bench_table([replace(BENCHED, gpu_us=None, torch_gpu_us=None)]),
+    "dry run": next(tables.dry_run_parts(DryRun(H100.fingerprint, [Planned(str(KEY), 60, 3, 57)], 10, None))),
+    "fleet": next(
+        tables.fleet_tables([Progress("a campaign", H100.fingerprint, 1000, 4, 200, 0)], [], "tuning.sqlite")
     ),
-    "dry run": next(tables.dry_run_parts(DryRun(H100.fingerprint, [Planned(str(BEST.key), 60, 3, 57)], 10, None))),
+    "claims": [*tables.fleet_tables([], [Held("a", H100.fingerprint, KEY, "host-17:123456:0", 3, 60.0)], "")][1],
 }
+
+
+def plain_lines(table: RenderableType, monkeypatch: pytest.MonkeyPatch, width: int | None) -> list[str]:
+    return re.sub(r"\x1b\[[0-9;]*m", "", printed(table, monkeypatch, width=width)).splitlines()
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_fit_80_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    table: RenderableType = TABLES[name]
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", printed(table, monkeypatch, width=80)).splitlines()
+    lines = plain_lines(TABLES[name], monkeypatch, 80)
     assert max(map(len, lines)) <= 80, "\n".join(lines)
+    rows = plain_lines(TABLES[name], monkeypatch, None)[3:]  # below title, headings and a rule; one line each
+    told = Counter(" ".join(lines).split())
+    assert rows
+    assert not Counter(" ".join(rows).split()) - told, "\n".join(lines)
+
+
+def test_columns_fold_pipes_too(cli: Cli, tuned_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert max(map(len, cli("show").stdout.splitlines()[1:])) > 80  # but for the title, which holds a path
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, cli("show").stdout.splitlines()[2:])) <= 80
 
 
 def test_pace() -> None:

@@ -26,13 +26,16 @@ from torch._inductor.runtime import triton_helpers
 
 
 def sources() -> list[pytest.param]:  # type: ignore[valid-type]
+    """Of each family one, and more that are slow."""
     found = []
     for strategy in registry.available():
+        marks = list[pytest.MarkDecorator]()
         for problem in (Problem.contiguous(64, 128, 5), Problem.contiguous(100, 1001, 8, "float16", largest=False)):
             if strategy.features.embeddable and not strategy.reasons_unable(problem, H100):
                 program = strategy.program(strategy.shortlist(problem, H100)[0], problem, H100)
                 if isinstance(program, KernelProgram) and isinstance(program.sources[0], TritonSource):
-                    found.append(pytest.param(program.sources[0], id=f"{strategy.name}-{problem}"))
+                    found.append(pytest.param(program.sources[0], id=f"{strategy.name}-{problem}", marks=marks))
+                    marks = [pytest.mark.slow]
     return found
 
 

@@ -12,12 +12,14 @@ import autotopk
 from autotopk import registry
 from autotopk.compilers.triton import TritonSource
 from autotopk.device import H100, cuda_device
+from autotopk.kernel import Kernel
 from autotopk.oracle import inputs
 from autotopk.oracle.routing import problems_with_routes
 from autotopk.problem import Problem
 from autotopk.routing import Routing
 from autotopk.runtime import launch
 from autotopk.strategies.lane_merge import LaneMergeConfig
+from tests.compilers.shipped import shipped
 from tests.contract.routes import SCALE, Route, routes
 
 GPU = cuda_device(0) if torch.cuda.is_available() else H100
@@ -90,21 +92,34 @@ def test_a_captured_call_replays_with_new_data() -> None:
     ("config", "dtype"),
     [
         (LaneMergeConfig(32, 2, 8, False), "float32"),
-        (LaneMergeConfig(32, 1, 16, False), "bfloat16"),
+        pytest.param(LaneMergeConfig(32, 1, 16, False), "bfloat16", marks=pytest.mark.slow),
         pytest.param(LaneMergeConfig(32, 1, 16, False), "float32", marks=pytest.mark.slow),
     ],
 )
 def test_no_reduction_is_predicated(config: LaneMergeConfig, dtype: str, tmp_path: Path) -> None:
     """Ptxas 12.8 predicates those of short branches wrongly; the source has none there."""
+    problem = Problem.contiguous(8192, 512, 10, dtype, routing=Routing())
+    source = registry.get("lane_route").program(config, problem, H100).sources[0]
+    assert isinstance(source, TritonSource)
+    check_reductions(source.compile(90), tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_no_reduction_of_what_is_shipped_is_predicated(dtype: str, tmp_path: Path) -> None:
+    problem, strategy = Problem.contiguous(8192, 512, 10, dtype, routing=Routing()), registry.get("lane_route")
+    check_reductions(
+        shipped(strategy.program(strategy.ladder(problem, H100)[0], problem, H100).sources[0], 90), tmp_path
+    )
+
+
+def check_reductions(kernel: Kernel, folder: Path) -> None:
+    """In the machine code."""
     triton = pytest.importorskip("triton")
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     if not tool.exists():
         pytest.skip("this Triton brings no cuobjdump")
-    problem = Problem.contiguous(8192, 512, 10, dtype, routing=Routing())
-    source = registry.get("lane_route").program(config, problem, H100).sources[0]
-    assert isinstance(source, TritonSource)
-    file = tmp_path / "kernel.cubin"
-    file.write_bytes(source.compile(90).cubin)
+    file = folder / "kernel.cubin"
+    file.write_bytes(kernel.cubin)
     code = subprocess.run([tool, "-sass", file], capture_output=True, text=True, check=True).stdout
     assert re.findall(r"REDUX", code)
     assert re.findall(r"@!?U?P\d+ +(?:REDUX|SHFL)[^;]*;", code) == []

@@ -66,7 +66,11 @@ def cases(kind: Kind) -> Iterator[Case]:
                 yield Case(2, cols, k, kind.dtype, name, largest, order, next(layouts))
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+ASKED = [pytest.param(one, marks=[pytest.mark.slow] if one.dtype in ("float16", "uint8") else []) for one in KINDS]
+"""Those of their sizes show the same, and `test_emulated_cuda` asks every dtype."""
+
+
+@pytest.mark.parametrize("kind", ASKED, ids=str)
 def test_answers_right(kind: Kind, sequences: Sequences) -> None:
     strategy = registry.get("split_radix")
     for seed, case in enumerate(cases(kind)):

@@ -58,6 +58,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         told = process(*command, cache=cache)  # a small run, which stands for the pages' long ones
         assert told.returncode == 0, told.stderr
     shutil.copy(folder / "winners.bundle", folder / "old.bundle")
+    shutil.copy(ROOT / "docs/figures/h200-seeds.json", folder / "bench.json")
     shutil.copy(next(cache.glob("*tuning*.sqlite")), folder / "sweep.sqlite")
     run_python("serve.py", cwd=folder, path=(ROOT,), AUTOTOPK_MISSES="misses.jsonl", AUTOTOPK_CACHE_DIR=str(cache))
     return home

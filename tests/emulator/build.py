@@ -18,6 +18,8 @@ KERNEL_FLAGS = (
     "-std=c++20",
     "-O1",
     "-gdwarf-4",
+    "-fno-var-tracking",  # lines are asked for alone: a third of the time
+    "-fno-var-tracking-assignments",
     "-Werror=frame-larger-than=65536",  # a fiber's stack is not much larger
     "-fPIC",
     "-shared",

@@ -12,7 +12,7 @@ from torch import Tensor
 from tests.runtime import sharded_calls
 from tests.runtime.world import SIZE, World, world
 
-pytestmark = pytest.mark.xdist_group("world")
+pytestmark = pytest.mark.one_process
 DTYPES = (
     torch.float32, torch.float16, torch.bfloat16, torch.float64,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,

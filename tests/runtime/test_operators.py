@@ -78,18 +78,6 @@ def test_samples_of_opinfo() -> None:
     assert seen > 50
 
 
-def test_derivatives_of_opinfo() -> None:
-    """First and second, backward and forward, also of batches of tangents."""
-    for sample in OPINFO.sample_inputs("cpu", torch.float64, requires_grad=True):
-
-        def values(x: Tensor, sample: Any = sample) -> Tensor:
-            found: Tensor = autotopk.topk(x, *sample.args, **sample.kwargs)[0]
-            return found
-
-        assert torch.autograd.gradcheck(values, sample.input, check_forward_ad=True, check_batched_grad=True)
-        assert torch.autograd.gradgradcheck(values, sample.input, check_fwd_over_rev=True)
-
-
 # Who answers
 
 
@@ -257,6 +245,7 @@ FIRST = {
 }
 
 
+@pytest.mark.parametrize("backend", ["torch"], indirect=True)  # a process has its own
 @pytest.mark.parametrize("order", FIRST)
 def test_operators_are_there(order: str) -> None:
     """And what is behind them is imported when the first is used, with or without torch's autoloading."""
@@ -273,6 +262,7 @@ print(hasattr(torch.ops.autotopk, "none_such"))
         assert found.stdout.splitlines() == [wanted, "False"]
 
 
+@pytest.mark.parametrize("backend", ["torch"], indirect=True)
 def test_a_process_that_loads_an_exported_program_imports_torch_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.compile,
     pytest.mark.tilelang,
     pytest.mark.requires("nvcc", "g++"),
-    pytest.mark.xdist_group("edits"),
+    pytest.mark.one_process,
 ]
 
 TUNE = """
@@ -40,7 +40,7 @@ if __name__ == "__main__":
     with Store.open(folder / "tuning.sqlite") as store:
         foreseen = [is_current(winner) for winner in store.winners()]
         worker = ReplayWorker(others=50.0)
-        names = ("lane_merge", "masked_argmax", "block_radix")
+        names = ("masked_argmax", "block_radix")
         result = run_session(store, worker, device=H100, workload=Workload(64, 128, 5, "bfloat16"), strategies=names)
         current = [is_current(winner) for winner in store.derive_winners()]
     told = {
@@ -53,7 +53,7 @@ if __name__ == "__main__":
     }
     print(json.dumps(told))
 """
-"""Tunes a shape by three families of kernels on an H100, with made-up times: compiling needs no GPU."""
+"""Tunes a shape by a family in Triton and one in TileLang on an H100, with made-up times: compiling needs no GPU."""
 
 
 class Checkout:
@@ -96,7 +96,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     checkout = Checkout(tmp_path_factory.mktemp("checkout"))
     first = checkout.tune()
     assert first["outcome"] == "tuned"
-    assert first["compiled"] == first["candidates"] - 1 >= 3, "all but torch.topk"
+    assert first["compiled"] == first["candidates"] - 1 >= 2, "all but torch.topk"
     assert first["current"] == [True]
     assert checkout.tune()["outcome"] in ("confirmed", "tuned")  # all are equally fast: either of two may win
     assert checkout.tune()["outcome"] == "known"

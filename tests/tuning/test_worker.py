@@ -24,7 +24,7 @@ PROBLEM = Problem.contiguous(4, 64, 5, device_type="cpu")
 PRELOAD = ("tests.tuning.planted",)
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.xdist_group("worker")
+pytestmark = pytest.mark.one_process
 
 
 def way(name: str) -> Candidate:

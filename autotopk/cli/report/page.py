@@ -3,44 +3,20 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 import autotopk
-from autotopk.candidate import TORCH_TOPK
-from autotopk.cli.report import numbers
-from autotopk.cli.report.chart import Scatter, scatter
+from autotopk.cli.report import figures, numbers
+from autotopk.cli.report.chart import Pairs, Scatter
+from autotopk.cli.report.figures import Timed
 from autotopk.cli.report.source import Source, states
-from autotopk.cli.tables import short
+from autotopk.cli.report.templates import environment
 from autotopk.device import Device
-from autotopk.errors import inert
 from autotopk.tuning_db.records import Software, Tried, Winner
 
 MOST = 15
 """Rows of a table of extremes."""
-
-MOST_DOTS = 1500
-"""Of a chart: beyond that the eye sees no more, and browsers take seconds."""
-
-COLOURS = {
-    "lane_merge": 1,
-    "block_radix": 2,
-    "cluster_radix": 3,
-    "split_radix": 4,
-    "wide_radix": 5,
-    "masked_argmax": 6,
-    "torch_fallback": 7,
-    "lane_route": 8,
-    "list_route": 9,
-    "masked_route": 10,
-    "torch.topk": 0,
-}
-"""Numbers of the template's colours: the same strategy has the same on every page."""
-
-PALETTE = 12
 
 
 @dataclass(frozen=True)
@@ -71,6 +47,7 @@ class OfDevice:
     shares: list[numbers.Share]
     maps: list[tuple[str, str, list[Map]]]
     """By dtype and order."""
+    times: Pairs | None
     against_torch: Scatter
     against_floor: Scatter | None
     floors: numbers.Spread | None
@@ -101,49 +78,41 @@ def render(source: Source, against: Source | None = None, here: Sequence[Device]
         against: an older file to compare it with.
         here: the devices of this machine.
     """
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "us": _us,
-        "times": _times,
-        "inert": inert,
-        "short": short,
-        "strategy": numbers.name_of,
-        "speedup": numbers.speedup,
-    }
     names = {numbers.name_of(one) for one in source.winners} | {one.candidate.strategy for one in source.tried}
-    colours = _colours(names | {numbers.name_of(one) for one in (against.winners if against else ())})
-    environment.filters["colour"] = lambda name: f"c{colours[name]}"
-    return environment.get_template("report.html").render(
-        source=source,
-        against=against,
-        changes=_changes(source, against) if against else None,
-        devices=of_devices(source, here),
-        floor_us=numbers.floor_us,
-        most=MOST,
-        version=autotopk.__version__,
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    names |= {numbers.name_of(one) for one in (against.winners if against else ())}
+    return (
+        environment(names)
+        .get_template("report.html")
+        .render(
+            source=source,
+            against=against,
+            changes=_changes(source, against) if against else None,
+            devices=of_devices(source, here),
+            floor_us=numbers.floor_us,
+            most=MOST,
+            version=autotopk.__version__,
+            made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        )
     )
 
 
 def of_devices(source: Source, here: Sequence[Device] = ()) -> list[OfDevice]:
     """What is told of each device that has winners, GPUs first."""
-    by_device: dict[str, list[Winner]] = {}
-    for one in source.winners:
-        by_device.setdefault(one.device.fingerprint, []).append(one)
     tried: dict[str, list[Tried]] = {}
     for turn in source.tried:
         tried.setdefault(turn.fingerprint, []).append(turn)
-    ordered = sorted(by_device, key=lambda name: (not name.startswith("cuda"), name))
     return [
-        _of_device(by_device[name], tried.get(name, []), source.software, here, f"device{at}")
-        for at, name in enumerate(ordered, 1)
+        _of_device(its, tried.get(its[0].device.fingerprint, []), source.software, here, f"device{at}")
+        for at, its in enumerate(by_device(source.winners), 1)
     ]
+
+
+def by_device(winners: Iterable[Winner]) -> list[list[Winner]]:
+    """Winners of each device, GPUs first."""
+    found: dict[str, list[Winner]] = {}
+    for one in winners:
+        found.setdefault(one.device.fingerprint, []).append(one)
+    return [found[name] for name in sorted(found, key=lambda name: (not name.startswith("cuda"), name))]
 
 
 def _of_device(
@@ -151,8 +120,7 @@ def _of_device(
 ) -> OfDevice:
     device = winners[0].device
     floors = [(one, floor) for one in winners if (floor := numbers.floor_us(one.key, device)) is not None]
-    dots = [(one.baseline_us, one.time_us, numbers.name_of(one), _title(one)) for one in _thinned(winners)]
-    bounded = [(floor, one.time_us, numbers.name_of(one), _title(one)) for one, floor in _thinned(floors)]
+    timed = [*map(Timed.of, winners)]
     moments = sorted(one.measured_at for one in winners)
     return OfDevice(
         device,
@@ -163,8 +131,9 @@ def _of_device(
             (dtype, order, [_map(k, its) for k, its in by_k.items()])
             for (dtype, order), by_k in numbers.grids(winners).items()
         ],
-        scatter(dots, "torch.topk, µs", "winner, µs", {1: "1×", 10: "10×"}),
-        scatter(bounded, "floor, µs", "winner, µs", {1: "1×", 0.1: "10×"}) if bounded else None,
+        figures.line_by_line(timed),
+        figures.against_torch(timed),
+        figures.against_floor(timed, device),
         numbers.spread(one.time_us / floor for one, floor in floors),
         winners,
         numbers.losses(tried, winners),
@@ -193,17 +162,7 @@ def _map(k: int, winners: Iterable[Winner]) -> Map:
 
 
 def _cell(winner: Winner | None) -> Cell | None:
-    return None if winner is None else Cell(numbers.name_of(winner), numbers.speedup(winner), _title(winner))
-
-
-def _title(winner: Winner) -> str:
-    times = f"{_us(winner.time_us)} µs, torch.topk {_us(winner.baseline_us)} µs"
-    return f"{winner.key}: {short(winner.candidate)}, {times}"
-
-
-def _thinned(found: Sequence[Any]) -> Sequence[Any]:
-    """Every n-th, at most MOST_DOTS of them."""
-    return found[:: -(-len(found) // MOST_DOTS)] if len(found) > MOST_DOTS else found
+    return None if winner is None else Cell(numbers.name_of(winner), numbers.speedup(winner), Timed.of(winner).title)
 
 
 def _borrower(lender: Device, here: Sequence[Device]) -> str | None:
@@ -226,20 +185,3 @@ def _changes(source: Source, against: Source) -> dict[str, Any]:
         "added": len(source.winners) - len(pairs),
         "removed": len(against.winners) - len(pairs),
     }
-
-
-def _colours(names: Iterable[str]) -> dict[str, int]:
-    """A colour for every strategy; those that are not built in share what is left."""
-    free = [number for number in range(PALETTE) if number not in COLOURS.values()]
-    others = sorted({*names, TORCH_TOPK.strategy} - COLOURS.keys())
-    return COLOURS | {name: free[at % len(free)] for at, name in enumerate(others)}
-
-
-def _us(value: float) -> str:
-    """Microseconds with three digits or so."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
-def _times(value: float) -> str:
-    """A factor with three digits or so."""
-    return f"{value:,.0f}×" if value >= 100 else f"{value:.1f}×" if value >= 10 else f"{value:.2f}×"

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from autotopk.candidate import Candidate
-from autotopk.cli.report import page, source
+from autotopk.cli.report import figures, page, source, templates
 from autotopk.cli.report.chart import LEFT, WIDTH, scatter
 from autotopk.device import H100
 from autotopk.tuning_db import artifact
@@ -55,7 +55,7 @@ def test_many_measurements_are_quick_and_small(many: Path) -> None:
     assert time.process_time() - started < SECONDS
     assert len(html) < 5_000_000
     assert f"{MANY:,} measurements" in text(html)
-    assert html.count("<circle") <= 2 * page.MOST_DOTS
+    assert html.count("<circle") <= 2 * figures.MOST_DOTS
 
 
 def test_the_file_alone_is_all(many: Path) -> None:
@@ -122,9 +122,9 @@ def test_who_borrows() -> None:
 
 
 def test_colours_stay_with_their_strategies() -> None:
-    few, more = page._colours(["lane_merge"]), page._colours(["lane_merge", "another"])
+    few, more = templates.colours(["lane_merge"]), templates.colours(["lane_merge", "another"])
     assert few["lane_merge"] == more["lane_merge"]
-    assert more["another"] not in {more[name] for name in page.COLOURS}
+    assert more["another"] not in {more[name] for name in templates.STRATEGIES}
 
 
 def test_scatter_lies_within_its_axes() -> None:
