@@ -3,29 +3,26 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from statistics import mean
 from uuid import uuid4
 
 from autotopk.candidate import TORCH_TOPK, Candidate
-from autotopk.device import Device
 from autotopk.errors import AutotopkError, MeasurementError
 from autotopk.identity import Identity
 from autotopk.key import TuningKey
 from autotopk.problem import Problem
 from autotopk.tuning.candidates import program_of, serves, source_of
-from autotopk.tuning.compile_pool import Build, CompilePool
-from autotopk.tuning.efforts import Effort
-from autotopk.tuning.events import CandidateMeasured, Event, WorkloadOutcome, WorkloadResult, WorkloadStarted
+from autotopk.tuning.compile_pool import Build
+from autotopk.tuning.context import Context
+from autotopk.tuning.events import CandidateMeasured, WorkloadOutcome, WorkloadResult, WorkloadStarted
 from autotopk.tuning.log import Log
 from autotopk.tuning.noise import scatter
 from autotopk.tuning.race import DROP, Race, estimate, survivors
 from autotopk.tuning.search import Search, left
-from autotopk.tuning.worker import Worker
-from autotopk.tuning_db.records import Environment, Measurement, Stage, Status, Winner
-from autotopk.tuning_db.store import Store
+from autotopk.tuning_db.records import Measurement, Stage, Status, Winner
 from autotopk.tuning_db.winners import Evidence, derive
 from autotopk.workloads import Workload
 
@@ -43,33 +40,6 @@ LONGER = 3
 
 BATCH = 64
 """Candidates that are asked for at a time where all will be."""
-
-
-@dataclass(frozen=True)
-class Context:
-    """What all workloads of a run share."""
-
-    device: Device
-    environment: Environment
-    effort: Effort
-    store: Store
-    run: int
-    worker: Worker
-    pool: CompilePool
-    until: float
-    """End of the run's budget, on the monotonic clock."""
-    tell: Callable[[Event], None]
-    max_contention: float = 0.05
-    """Above it a time on a CPU is noise, see `noise`."""
-    specimen: str = ""
-    """See `environment.specimen_of`."""
-    held: Callable[[], bool] = lambda: True
-    """Whether the workload at hand is still this tuner's to measure."""
-
-    @property
-    def baseline(self) -> str:
-        """What torch.topk is here."""
-        return self.environment.baseline
 
 
 @dataclass

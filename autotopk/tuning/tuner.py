@@ -28,6 +28,7 @@ from autotopk.runtime.state import default
 from autotopk.tuning import bounds
 from autotopk.tuning.candidates import candidates, heuristics, lattice, rungs, serves, source_of, unbuildable
 from autotopk.tuning.compile_pool import Compiled, CompilePool
+from autotopk.tuning.context import Context
 from autotopk.tuning.efforts import EFFORTS
 from autotopk.tuning.environment import environment_of, specimen_of
 from autotopk.tuning.events import (
@@ -43,7 +44,7 @@ from autotopk.tuning.events import (
 from autotopk.tuning.grid import BATCH, Grid
 from autotopk.tuning.log import Log
 from autotopk.tuning.search import is_exhaustive
-from autotopk.tuning.session import Context, Session
+from autotopk.tuning.session import Session
 from autotopk.tuning.sharing import Sharing, campaign_name
 from autotopk.tuning.worker import Worker
 from autotopk.tuning_db import artifact, ownership

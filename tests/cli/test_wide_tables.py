@@ -17,7 +17,7 @@ from autotopk.cli.verify import Entry, Verified
 from autotopk.device import H100
 from autotopk.key import TuningKey
 from autotopk.tuning.dry_run import DryRun, Planned, pace_s
-from autotopk.tuning_db.records import Held, Progress
+from autotopk.tuning_db.records import Held, Progress, Specimens
 from tests.cli.conftest import SMALL, Cli
 from tests.cli.test_tables import printed
 from tests.tuning_db.examples import measurement, winner
@@ -44,9 +44,12 @@ TABLES = {
     "bench of a CPU": tables.bench_table([replace(BENCHED, gpu_us=None, torch_gpu_us=None)]),
     "dry run": next(tables.dry_run_parts(DryRun(H100.fingerprint, [Planned(str(KEY), 60, 3, 57)], 10, None))),
     "fleet": next(
-        tables.fleet_tables([Progress("a campaign", H100.fingerprint, 1000, 4, 200, 0)], [], "tuning.sqlite")
+        tables.fleet_tables([Progress("a campaign", H100.fingerprint, 1000, 4, 200, 0)], [], [], "tuning.sqlite")
     ),
-    "claims": [*tables.fleet_tables([], [Held("a", H100.fingerprint, KEY, "host-17:123456:0", 3, 60.0)], "")][1],
+    "claims": next(
+        tables.fleet_tables([], [Held("a", H100.fingerprint, KEY, "host-17:123456:0", 3, 60.0, 17)], [], "")
+    ),
+    "specimens": next(tables.fleet_tables([], [], [Specimens(H100.fingerprint, 4, 90, 0.004, 0.021, KEY)], "")),
 }
 
 

@@ -18,11 +18,12 @@ from autotopk.identity import Identity
 from autotopk.problem import Problem
 from autotopk.tuning.candidates import candidates, lattice, program_of
 from autotopk.tuning.compile_pool import Build, Compiled, CompilePool
+from autotopk.tuning.context import Context
 from autotopk.tuning.efforts import EFFORTS
 from autotopk.tuning.environment import environment_of
 from autotopk.tuning.evaluate import Screening
 from autotopk.tuning.events import Event, WorkloadResult
-from autotopk.tuning.session import Context, Session
+from autotopk.tuning.session import Session
 from autotopk.tuning.worker import Reply, Worker
 from autotopk.tuning_db.records import Status, Winner
 from autotopk.tuning_db.store import Store

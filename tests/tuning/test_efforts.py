@@ -11,10 +11,10 @@ from autotopk.candidate import TORCH_TOPK, Candidate, Knob
 from autotopk.device import H100
 from autotopk.tuning import search
 from autotopk.tuning.candidates import candidates, lattice
+from autotopk.tuning.context import Context
 from autotopk.tuning.efforts import EFFORTS
 from autotopk.tuning.environment import environment_of
 from autotopk.tuning.events import CandidateMeasured, Event, WorkloadResult
-from autotopk.tuning.session import Context
 from autotopk.tuning.tuner import TuningRun
 from autotopk.tuning_db.records import Winner
 from autotopk.tuning_db.store import Store

@@ -16,10 +16,10 @@ from autotopk.problem import Problem
 from autotopk.strategies.split_radix import SplitRadixConfig
 from autotopk.tuning.candidates import NEAR, candidates, program_of, rungs
 from autotopk.tuning.compile_pool import Build, Compiled, CompilePool
+from autotopk.tuning.context import Context
 from autotopk.tuning.efforts import EFFORTS
 from autotopk.tuning.environment import environment_of
 from autotopk.tuning.events import WorkloadFinished, WorkloadResult
-from autotopk.tuning.session import Context
 from autotopk.tuning.tuner import TuningRun
 from autotopk.tuning_db.store import Store
 from autotopk.workloads import Workload
