@@ -1,12 +1,13 @@
 """Times that are predicted from those measured: the numbers that were fitted, and their evaluation in plain Python.
 
-Of a kind of problem (width of the dtype, operation, order) on a device,
+Of an operation on a device,
 
     log(time) = log(sum of coefficients * `Strategy.terms`)             of the strategy, none negative
               + what the strategy is off by at the points around        a mean of residuals, weighted by nearness
               + what the configuration is off by at those very near     the same of what is left
 
-A region is a cell of `CELL` doublings of rows, cols and k; its bound says how much slower than the best of what was
+Nearness is of rows, cols and k, in doublings, and of the dtype's width and the order. A region is a cell of `CELL`
+doublings of rows, cols and k, of one width and order; its bound says how much slower than the best of what was
 measured the choice was at points around it that were left out of the fit.
 """
 
@@ -26,12 +27,19 @@ CELL = 2
 REACH, SHORT_REACH = 2.0, 0.5
 """Doublings to where a point's weight is down to exp(-1): for a strategy, and for one of its configurations."""
 
-DOUBT = 0.2
+DOUBT = 0.1
 """Weight of the belief that nothing is off, beside those of the points around."""
 
 LEAST_WEIGHT = 0.02
 
-Cell = tuple[int, int, int]
+OTHER_WIDTH, OTHER_ORDER = 0.5, 0.5
+"""How far a dtype of twice the width, and the other order, are from one another, in doublings."""
+
+Cell = tuple[int, int, int, int, int]
+"""Of rows, cols, k; doublings of the bytes of an element; whether sorted."""
+
+Place = tuple[float, float, float, float, float]
+"""Of rows, cols, k, width, order, in doublings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +81,8 @@ def numbers_in(text: str) -> tuple[float, ...]:
 
 
 def kind_of(key: TuningKey) -> str:
-    """What is fitted together: "4 bytes sorted", "2 bytes any order", "4 bytes softmax"."""
-    order = key.routing or ("sorted" if key.sorted else "any order")
-    return f"{DTYPE_BYTES[key.dtype]} bytes {order}"
+    """What is fitted together: "topk", "windows", "softmax"."""
+    return key.routing or "topk"
 
 
 def cell_of(key: TuningKey) -> Cell:
@@ -84,6 +91,8 @@ def cell_of(key: TuningKey) -> Cell:
         (key.rows.bit_length() - 1) // CELL,
         (key.cols.bit_length() - 1) // CELL,
         (key.k.bit_length() - 1) // CELL,
+        DTYPE_BYTES[key.dtype].bit_length() - 1,
+        int(key.sorted),
     )
 
 
@@ -100,8 +109,7 @@ class Region(NamedTuple):
 class Point:
     """A problem that was measured."""
 
-    place: tuple[float, float, float]
-    """Doublings of rows, cols, k."""
+    place: Place
     strategies: dict[str, float]
     """Mean residual of each."""
     candidates: dict[str, float]
@@ -124,11 +132,9 @@ class Model:
 
     def near(self, key: TuningKey, without: Point | None = None) -> Near:
         """The points around a problem, perhaps without one of them."""
-        rows, cols, k = place_of(key)
-        found = []
+        here, found = place_of(key), []
         for point in self.points:
-            r, c, o = point.place
-            away = (rows - r) ** 2 + (cols - c) ** 2 + (k - o) ** 2
+            away = sum([(one - other) ** 2 for one, other in zip(here, point.place, strict=True)])
             if away < FARTHEST and point is not without:
                 found.append((exp(-away / REACH**2), exp(-away / SHORT_REACH**2), point))
         return found
@@ -164,9 +170,10 @@ class Model:
 FARTHEST = -log(LEAST_WEIGHT) * REACH**2
 
 
-def place_of(key: TuningKey) -> tuple[float, float, float]:
-    """Doublings of rows, cols and k."""
-    return log2(key.rows), log2(key.cols), log2(key.k)
+def place_of(key: TuningKey) -> Place:
+    """Where it is among the points."""
+    width = OTHER_WIDTH * (DTYPE_BYTES[key.dtype].bit_length() - 1)
+    return log2(key.rows), log2(key.cols), log2(key.k), width, OTHER_ORDER * key.sorted
 
 
 def rows_of(model: Model, device: str, kind: str) -> list[Fitted]:
@@ -196,14 +203,15 @@ def model_of(rows: Iterable[Sequence[str]]) -> Model:
     names = [*sorted(parts["strategy"]), *sorted(parts["candidate"])]
     try:
         model.candidates = {name: int(points) for name, (points,) in parts["candidate"].items()}
-        for rows_, cols, k, *pairs in parts["point"].values():
+        for r, c, k, width, order, *pairs in parts["point"].values():
             residuals = dict(zip((names[int(at)] for at in pairs[::2]), pairs[1::2], strict=True))
             own = {name: residuals[name] for name in residuals if name in parts["strategy"]}
             left = {name: residuals[name] for name in residuals if name not in own}
-            model.points.append(Point((rows_, cols, k), own, left))
+            model.points.append(Point((r, c, k, width, order), own, left))
         for numbers in parts["regions"].values():
-            for row, col, count, bound, points in zip(*(numbers[at::5] for at in range(5)), strict=True):
-                model.regions[int(row), int(col), int(count)] = Region(bound, int(points))
+            for *cell, bound, points in zip(*(numbers[at::7] for at in range(7)), strict=True):
+                row, col, count, width, order = map(int, cell)
+                model.regions[row, col, count, width, order] = Region(bound, int(points))
     except (TypeError, IndexError) as error:
         raise ValueError(f"what was fitted is odd: {error}") from error
     if any(abs(one) > MOST_RESIDUAL for point in model.points for part in _residuals(point) for one in part):

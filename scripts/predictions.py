@@ -39,10 +39,11 @@ def recorded() -> tuple[Times, Device]:
     """Microseconds on an H200: 14 whole lattices, and what a few kernels took at 56 points where rules change."""
     swept = json.loads((FIGURES / "sweep" / "h200.json").read_text())
     device, times = device_in(swept), defaultdict[TuningKey, dict[Candidate, float]](dict)
-    unit = {}
+    unit = dict[tuple[int, int, int, str], float]()
     for name in ("h200-serving", "h200-seeds"):
         for row in json.loads((FIGURES / f"{name}.json").read_text())["rows"]:
-            unit[row["rows"], row["cols"], row["k"], row["dtype"]] = row["torch_gpu_us"]
+            if row["sorted"]:
+                unit.setdefault((row["rows"], row["cols"], row["k"], row["dtype"]), row["torch_gpu_us"])
     for workload, points in map(from_json, swept["workloads"]):
         torch_us = unit[workload.rows, workload.cols, workload.k, workload.dtype]
         its = {one: ratio * torch_us for one, ratio in points.items() if ratio and _serves(one, workload, device)}
@@ -183,7 +184,7 @@ class Result(NamedTuple):
     worst: float
 
 
-def compare(times: Times, device: Device, ways: Sequence[str] = tuple(WAYS)) -> dict[str, Result]:
+def compare(times: Times, device: Device, folds: int = bounds.FOLDS) -> dict[str, Result]:
     """Of every way, over all points of all kinds with enough of them."""
     regrets = defaultdict[str, list[float]](list)
     for samples in samples_of(times, device).values():
@@ -193,14 +194,14 @@ def compare(times: Times, device: Device, ways: Sequence[str] = tuple(WAYS)) -> 
             keys = sorted(fit.keys, key=str)
             if len(keys) < bounds.LEAST_POINTS:
                 continue
-            for fold in range(min(bounds.FOLDS, len(keys))):
-                held = set(keys[fold :: bounds.FOLDS])
+            for fold in range(min(folds, len(keys))):
+                held = set(keys[fold::folds])
                 left = [one for one in own if one.key not in held]
-                for name in ways:
+                for name in WAYS:
                     way = WAYS[name](fit, left)
                     for key in sorted(held, key=str):
                         _take(way(key), [one for one in own if one.key == key], regrets[name])
-    return {name: _result(regrets[name]) for name in ways}
+    return {name: _result(regrets[name]) for name in WAYS}
 
 
 def _take(predict: Predict, samples: Samples, regrets: list[float]) -> None:

@@ -18,7 +18,7 @@ from autotopk.strategy import Config, Strategy
 RUNGS = 12
 """Of a ladder that are asked for their time: the likeliest."""
 
-FAR = 1.5
+FAR = 2.0
 """Strategies whose best rung is predicted to take so many times the best have no better point in their shortlists."""
 
 COMPILED = 0.02

@@ -1,28 +1,42 @@
 """How far from the best a choice by predicted times may be: regrets at points that were left out of the fit.
 
 A point's regret is the measured time of what is predicted to be the quickest there, over that of the quickest; as a
-logarithm. Around a place they have a scale, a weighted root mean square; the bound is as many times that as all points
-but one in a hundred stay within, each by the scale of the others.
+logarithm. Around a place they have a scale, a weighted root mean square; the bound is some times that, and as much more
+as all points but one in a hundred need, each by the scale of the others.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from math import ceil, exp, floor, inf, log
+from math import ceil, floor, inf, log
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autotopk.device import Device
 from autotopk.key import TuningKey
-from autotopk.prediction import CELL, Cell, Fitted, Model, Region, kind_of, place_of, rows_of
+from autotopk.prediction import (
+    CELL,
+    OTHER_ORDER,
+    OTHER_WIDTH,
+    Cell,
+    Fitted,
+    Model,
+    Place,
+    Region,
+    cell_of,
+    kind_of,
+    place_of,
+    rows_of,
+)
 from autotopk.problem import Problem
 from autotopk.tuning.fitting import Array, Fit, Sample, Times, samples_of, times_of
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence
 
-FOLDS = 16
-"""Fits that leave points out, each a sixteenth of them; of fewer points each is left out alone."""
+FOLDS = 64
+"""Fits that leave points out; of fewer points each is left out alone."""
 
 LEAST_POINTS = 3
 """Of a region, and of a kind of problems that is predicted."""
@@ -33,8 +47,9 @@ RADIUS = 4.0
 REACH = 3.0
 """Doublings to where a regret's weight is down to exp(-1)."""
 
-USUAL = 0.01
-"""A scale that is believed as much as one point at the very place."""
+USUAL, WEIGHTS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2), (0.0, 1.0, 2.0, 3.0)
+"""Scales that may be believed as much as one point at the very place, and how many of them bounds may be wide: those
+that make bounds the narrowest are."""
 
 COVERED = 0.99
 """Share of the points that are within their bounds."""
@@ -44,8 +59,7 @@ class Regret(NamedTuple):
     """At a point that was left out."""
 
     key: TuningKey
-    place: tuple[float, float, float]
-    """Doublings of rows, cols, k."""
+    place: Place
     logarithm: float
     """Of the time of the choice over that of the best."""
 
@@ -114,33 +128,44 @@ def regions(regrets: Sequence[Regret]) -> dict[Cell, Region]:
     if len(regrets) < LEAST_POINTS:
         return {}
     places, squares = np.array([one.place for one in regrets]), np.array([one.logarithm**2 for one in regrets])
-    times, found = factor(places, squares), {}
-    for cell in sorted({near for place in places for near in _around(place)}):
-        middle = (np.array(cell) + 0.5) * CELL
-        points = int(np.count_nonzero(np.linalg.norm(places - middle, axis=1) <= RADIUS))
-        if points >= LEAST_POINTS:
-            found[cell] = Region(exp(times * scale(middle, places, squares)), points)
-    return found
+    cells = np.array(sorted({near for one in regrets for near in _around(one)}))
+    away = squared_distances(_middles(cells), places)
+    points = np.count_nonzero(away <= RADIUS**2, axis=1)
+    enough = points >= LEAST_POINTS
+    cells, away, points = cells[enough], away[enough], points[enough]
+    told = min(
+        (logarithms(away, places, squares, usual, weight) for usual in USUAL for weight in WEIGHTS),
+        key=lambda found: float(np.sum(found)),
+    )
+    found = zip(cells.tolist(), np.exp(told).tolist(), points.tolist(), strict=True)
+    return {(row, col, k, width, order): Region(bound, around) for (row, col, k, width, order), bound, around in found}
 
 
-def scale(place: Array, places: Array, squares: Array) -> float:
-    """Of the regrets around a place."""
-    weights = np.exp(-((places - place) ** 2).sum(axis=1) / REACH**2)
-    return float(((USUAL**2 + weights @ squares) / (1.0 + weights.sum())) ** 0.5)
+def logarithms(away: Array, places: Array, squares: Array, usual: float, weight: float) -> Array:
+    """Of the bounds at places that are so far away from the points, squared."""
+    apart = squared_distances(places, places) + np.diag(np.full(len(places), np.inf))
+    over = np.sort(np.sqrt(squares) - weight * scales(apart, squares, usual))
+    covered = min(len(over), ceil(COVERED * (len(over) + 1)))
+    return np.asarray(weight * scales(away, squares, usual) + max(0.0, float(over[covered - 1])))
 
 
-def factor(places: Array, squares: Array) -> float:
-    """How many times the scale of the others a regret is at most, but for the rarest."""
-    others = np.array([np.arange(len(places)) != at for at in range(len(places))])
-    times = [
-        (square**0.5) / scale(place, places[others[at]], squares[others[at]])
-        for at, (place, square) in enumerate(zip(places, squares, strict=True))
-    ]
-    covered = ceil(COVERED * (len(times) + 1))
-    return max(1.0, float(sorted(times)[min(len(times), covered) - 1]))
+def scales(away: Array, squares: Array, usual: float) -> Array:
+    """Of the regrets around places that are so far away, squared."""
+    weights = np.exp(-away / REACH**2)
+    return np.asarray(np.sqrt((usual**2 + weights @ squares) / (1.0 + weights.sum(axis=1))))
 
 
-def _around(place: Array) -> Iterable[Cell]:
+def squared_distances(some: Array, others: Array) -> Array:
+    """In doublings, of each from each."""
+    return np.asarray(((some[:, None, :] - others[None, :, :]) ** 2).sum(axis=2))
+
+
+def _middles(cells: NDArray[np.int64]) -> Array:
+    return np.hstack([(cells[:, :3] + 0.5) * CELL, OTHER_WIDTH * cells[:, 3:4], OTHER_ORDER * cells[:, 4:]])
+
+
+def _around(one: Regret) -> Iterable[Cell]:
     reach = floor(RADIUS / CELL)
-    row, col, k = (range(max(0, at - reach), at + reach + 1) for at in (floor(one / CELL) for one in map(float, place)))
-    return product(row, col, k)
+    rows, cols, ks, width, order = cell_of(one.key)
+    sizes = (range(max(0, at - reach), at + reach + 1) for at in (rows, cols, ks))
+    return ((row, col, k, width, order) for row, col, k in product(*sizes))

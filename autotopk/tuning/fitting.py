@@ -22,13 +22,10 @@ from autotopk.tuning.log import Log
 from autotopk.tuning_db.winners import Evidence
 from autotopk.workloads import Workload
 
-OTHER_KINDS = 0.1
-"""Weight of a point of another width or order beside one of the kind that is fitted."""
-
 EXTRAPOLATED, ANYTHING = 8.0, 1e30
 """How many times the largest that was measured a term may be that seemed to cost nothing: beyond, nothing is said."""
 
-RIDGE = 1e-4
+RIDGE = 1e-3
 """Pull of coefficients towards zero, beside one of a normalised least squares problem."""
 
 SMALL_SLOPE, TINY = 1e-9, 1e-14
@@ -114,7 +111,6 @@ class Fit:
             relative = np.array([one.terms for one in group]) / np.array([[one.time_us] for one in group])
             least = min(one.time_us for one in group)
             weights = np.array([least / one.time_us for one in group]) / len(group) ** 0.5
-            weights *= 1.0 if kind_of(key) == kind else OTHER_KINDS
             self._moments[strategy][key] = (
                 relative.T @ (relative * weights[:, None]),
                 relative.T @ weights,

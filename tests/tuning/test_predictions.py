@@ -10,7 +10,8 @@ import pytest
 
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import H100, Device
-from autotopk.prediction import kind_of, model_of, rows_of
+from autotopk.key import TuningKey
+from autotopk.prediction import kind_of, model_of, place_of, rows_of
 from autotopk.runtime import predicting
 from autotopk.tuning import bounds
 from autotopk.tuning.fitting import Times, nonnegative, times_of
@@ -22,7 +23,7 @@ from tests.tuning_db.examples import measurement
 
 SHAPES = made_up_times.shapes(1, 60)
 UNSEEN = made_up_times.shapes(2, 60)
-SORTED = "4 bytes sorted"
+KIND = "topk"
 
 
 @cache
@@ -32,7 +33,7 @@ def on_record() -> tuple[Times, Device]:
 
 @cache
 def compared() -> dict[str, Result]:
-    return compare(*on_record())
+    return compare(*on_record(), folds=16)
 
 
 @cache
@@ -72,8 +73,8 @@ def test_the_same_evidence_fits_the_same_numbers() -> None:
 
 def test_a_model_survives_its_rows() -> None:
     times, device = on_record()
-    model = bounds.fit(times, device)[SORTED]
-    read = model_of(row.row() for row in rows_of(model, device.fingerprint, SORTED))
+    model = bounds.fit(times, device)[KIND]
+    read = model_of(row.row() for row in rows_of(model, device.fingerprint, KIND))
     assert read.candidates == model.candidates
     assert {cell: pytest.approx(its, rel=1e-4) for cell, its in model.regions.items()} == read.regions
     key = Workload(50, 40000, 300).key
@@ -87,7 +88,7 @@ def test_a_model_survives_its_rows() -> None:
 def test_a_point_that_was_measured_is_predicted_as_it_was() -> None:
     """Its ranking above all: the best there is predicted to be within what the best is off by."""
     times, device = made_up(), H100
-    model = bounds.fit(times, device)[SORTED]
+    model = bounds.fit(times, device)[KIND]
     regrets = []
     for key, its in times.items():
         found = predicting.proposals(Workload.of(key).problem("cuda"), device, model)
@@ -102,7 +103,7 @@ def candidate_of(proposal: predicting.Proposal) -> Candidate:
 
 def test_unseen_shapes_of_a_made_up_gpu() -> None:
     """More candidates than were ever measured, and formulas that are not those that are fitted."""
-    model = bounds.fit(made_up(), H100)[SORTED]
+    model = bounds.fit(made_up(), H100)[KIND]
     regrets, within = [], []
     for workload in UNSEEN:
         problem = workload.problem("cuda")
@@ -118,14 +119,16 @@ def test_unseen_shapes_of_a_made_up_gpu() -> None:
 
 
 def test_bounds_are_wider_where_choices_are_worse() -> None:
-    places = np.array([(2.0 * row, 10.0 + col, 4.0) for row in range(5) for col in range(5)])
-    regrets = [
-        bounds.Regret(Workload(1, 16, 1).key, (float(row), float(col), float(k)), 0.2 if row == 8 else 0.0)
-        for row, col, k in places
-    ]
+    keys = [TuningKey("float32", 4**row, 1 << 10 + col, 16, True) for row in range(5) for col in range(5)]
+    regrets = [bounds.Regret(key, place_of(key), 0.2 if key.rows == 256 else 0.0) for key in keys]
     found = bounds.regions(regrets)
-    assert found[4, 6, 2].bound > 1.2
-    assert found[0, 6, 2].bound < found[2, 6, 2].bound < found[4, 6, 2].bound
+    few, some, many = (found[row, 6, 2, 2, 1].bound for row in (0, 2, 4))
+    assert many >= 1.2
+    assert few <= some <= many
+    assert found[4, 6, 2, 2, 1].points >= bounds.LEAST_POINTS
+    assert (4, 6, 2, 1, 1) not in found
+    quiet = [bounds.Regret(key, place_of(key), 0.01 if key.cols == 1024 else 0.0) for key in keys]
+    assert max(region.bound for region in bounds.regions(quiet).values()) < 1.03
     assert all(region.points >= bounds.LEAST_POINTS for region in found.values())
 
 
@@ -140,7 +143,7 @@ def test_far_from_everything_nothing_is_known() -> None:
 def test_three_points_of_a_kind_are_needed() -> None:
     few = dict(list(made_up().items())[:2])
     assert bounds.fit(few, H100) == {}
-    assert kind_of(SHAPES[0].key) == SORTED
+    assert kind_of(SHAPES[0].key) == KIND
 
 
 def test_nonnegative_least_squares() -> None:

@@ -224,9 +224,9 @@ def write_as(published: Path, format: int, winner: str, *lacking: str) -> None:
 
 
 FITTED = [
-    Fitted(H100.fingerprint, "4 bytes sorted", "strategy", "lane_merge", (1.0, 0.25)),
-    Fitted(H100.fingerprint, "4 bytes sorted", "candidate", 'lane_merge {"lanes":8}', (3.0,)),
-    Fitted(CPU.fingerprint, "2 bytes any order", "regions", "000001", (1.0, 2.0, 3.0, 1.05, 7.0)),
+    Fitted(H100.fingerprint, "topk", "strategy", "lane_merge", (1.0, 0.25)),
+    Fitted(H100.fingerprint, "topk", "candidate", 'lane_merge {"lanes":8}', (3.0,)),
+    Fitted(CPU.fingerprint, "windows", "regions", "000001", (1.0, 2.0, 3.0, 1.0, 0.0, 1.05, 7.0)),
 ]
 
 

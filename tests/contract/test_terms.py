@@ -1,0 +1,80 @@
+"""What every strategy's time grows with: numbers that a sum of them can be fitted to."""
+
+from itertools import islice, product
+from math import isfinite
+
+import pytest
+
+from autotopk import registry
+from autotopk.device import H100, cpu_device
+from autotopk.problem import Problem
+from autotopk.strategies._costs.radix import survivors
+from autotopk.strategy import Strategy
+from tests.contract.test_declarations import able
+
+SHORT_ROW, LONG_ROW = (64, 512, 8), (64, 1 << 20, 64)
+
+
+@pytest.mark.parametrize("strategy", registry.available(), ids=lambda strategy: strategy.name)
+def test_terms_are_as_many_for_every_problem_and_none_is_negative(strategy: Strategy) -> None:
+    lengths = set()
+    for problem, device in islice(able(strategy), 0, None, 7):
+        for config in (*islice(strategy.ladder(problem, device), 3), *strategy.shortlist(problem, device)[:3]):
+            terms = strategy.terms(config, problem, device)
+            assert all(isfinite(one) and one >= 0 for one in terms), (problem, config)
+            assert any(one > 0 for one in terms)
+            lengths.add(len(terms))
+    assert len(lengths) == 1
+
+
+@pytest.mark.parametrize("strategy", registry.available(), ids=lambda strategy: strategy.name)
+def test_more_rows_have_no_smaller_term(strategy: Strategy) -> None:
+    for (rows, cols, k), order in product((SHORT_ROW, LONG_ROW), (True, False)):
+        few, many = (Problem.contiguous(count, cols, k, sorted=order) for count in (rows, 64 * rows))
+        if strategy.reasons_unable(few, H100) or strategy.reasons_unable(many, H100):
+            continue
+        for config in strategy.shortlist(few, H100):
+            if strategy.valid(config, many, H100):
+                pairs = zip(strategy.terms(config, few, H100), strategy.terms(config, many, H100), strict=True)
+                assert all(less <= more for less, more in pairs), config
+
+
+@pytest.mark.parametrize(
+    ("cols", "k", "dtype", "bits", "expected"),
+    [
+        (
+            32768,
+            256,
+            "float32",
+            11,
+            745,
+        ),  # 2.28 % are above 2, where the bin of 2.42 begins
+        (4096, 128, "float32", 11, 164),
+        (4096, 128, "float32", 8, 1264),  # above 0.5
+        (4096, 128, "int32", 8, 128 + 16),
+        (100, 90, "float32", 11, 90),
+    ],
+)
+def test_survivors_of_a_digit(cols: int, k: int, dtype: str, bits: int, expected: int) -> None:
+    assert survivors(cols, k, dtype, bits) == pytest.approx(expected, abs=1)
+
+
+@pytest.mark.parametrize(("k", "bits"), [*product((20, 50, 900), (8, 11))])
+def test_survivors_of_drawn_rows(k: int, bits: int) -> None:
+    """Beside rows of normal numbers, whose leading bits are counted."""
+    import torch
+
+    cols = 4000
+    rows = torch.randn(200, cols, generator=torch.Generator().manual_seed(k))
+    bins = rows.view(torch.int32)
+    keys = torch.where(bins < 0, bins ^ 0x7FFFFFFF, bins) >> (32 - bits)
+    kth = torch.topk(keys, k).values[:, -1:]
+    counted = (keys >= kth).sum(dim=1).float().mean().item()
+    assert survivors(cols, k, "float32", bits) == pytest.approx(counted, rel=0.6)
+
+
+def test_terms_of_a_cpu() -> None:
+    strategy = registry.get("torch_fallback")
+    problem = Problem.contiguous(64, 4096, 128, device_type="cpu")
+    found = [strategy.terms(config, problem, cpu_device()) for config in strategy.shortlist(problem, cpu_device())]
+    assert len(set(map(tuple, found))) == len(found)
