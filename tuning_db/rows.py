@@ -277,8 +277,8 @@ def read_winners(session: Session, device: str | None) -> list[Winner]:
 
 
 def replace_winners(session: Session, device: str | None) -> None:
-    """Derive the winners of one device, or of all, from what is measured and from the winners until now."""
-    winners = derive(read_evidence(session, device), incumbents=read_winners(session, device))
+    """Derive the winners of one device, or of all, from what is measured."""
+    winners = derive(read_evidence(session, device))
     devices = select(DeviceRow.id) if device is None else select(DeviceRow.id).filter_by(fingerprint=device)
     session.execute(delete(WinnerRow).where(WinnerRow.device_id.in_(devices)))
     for uuid, winner in winners.items():
@@ -372,9 +372,8 @@ def _evidence(row: Mapping[str, Any]) -> Evidence:
     own["identity"] = Identity(own.pop("source"), own.pop("code"))
     own |= {name: tuple(own[name]) for name in ("samples_us", "baseline_us")}
     key, candidate = key_from(*_part(row, WorkloadRow).values()), Candidate(**_part(row, CandidateRow))
-    return Evidence(
-        Measurement(device=_device(row), key=key, candidate=candidate, **own), row["baseline"], row["specimen"]
-    )
+    measured = Measurement(device=_device(row), key=key, candidate=candidate, **own)
+    return Evidence(measured, row["baseline"], row["specimen"], row["run_id"])
 
 
 def key_from(*columns: Any) -> TuningKey:

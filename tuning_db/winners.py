@@ -1,7 +1,7 @@
 """From measurements to winners: a pure function, so that every database derives the same from the same evidence."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from math import hypot
 from statistics import median
 from typing import NamedTuple
@@ -24,9 +24,11 @@ class Evidence(NamedTuple):
     baseline: str
     specimen: str = ""
     """On which processor of the model: a GPU's UUID, a CPU's host; empty where nobody noted it."""
+    run: int = 0
+    """Whose measurement it is; numbers tell runs apart within one database."""
 
 
-def derive(evidence: Iterable[Evidence], incumbents: Iterable[Winner] = ()) -> dict[str, Winner]:
+def derive(evidence: Iterable[Evidence]) -> dict[str, Winner]:
     """The winner of every device and key, by the uuid of the measurement that decided.
 
     1. Measurements are judged in the order they were taken, device by device and key by key.
@@ -40,7 +42,8 @@ def derive(evidence: Iterable[Evidence], incumbents: Iterable[Winner] = ()) -> d
     8. The incumbent (the same candidate, whatever its code) stays unless the best is faster by 3 %, or where that
        is wider by their joint 95 % margin, or by how far specimens of the model differ on any candidate of the
        key. Else, of those that no margin tells from the best, at most 2 % slower, the first by name wins: whoever
-       measures comes to the same one.
+       measures comes to the same one. The incumbent is who won by what was known when the run before had ended with
+       the key: who merges databases need not know in which order they learnt what.
     9. The runner-up is the first of the others; its gap is negative where it was faster but could not win.
 
     Noisy measurements do not count, and change nothing.
@@ -48,20 +51,14 @@ def derive(evidence: Iterable[Evidence], incumbents: Iterable[Winner] = ()) -> d
     places: defaultdict[tuple[str, TuningKey], list[Evidence]] = defaultdict(list)
     for one in sorted((one for one in evidence if one.measurement.status != "noisy"), key=_age):  # 1
         places[one.measurement.device.fingerprint, one.measurement.key].append(one)
-    held = {(winner.device.fingerprint, winner.key): winner.candidate for winner in incumbents}
-
     winners = {}
-    for place, history in places.items():
-        standing = _standing(history)  # 2 to 5
-        ranking = _rank(standing)  # 6
-        if able := [one for one in ranking if can_win(one.measurement)]:  # 7
-            best = able[0]
-            incumbent = next((one for one in able if _candidate(one) == held.get(place)), None)
-            apart = difference((_candidate(one), one.specimen, _ratio(one.measurement)) for one in standing)
-            if incumbent and not _replaces(best.measurement, incumbent.measurement, apart):  # 8
-                chosen = incumbent
-            else:
-                chosen = min((one for one in able if _same(best.measurement, one.measurement)), key=_candidate)
+    for history in places.values():
+        chosen = None
+        for known in _run_by_run(history):
+            standing = _standing(known)  # 2 to 5
+            ranking = _rank(standing)  # 6
+            chosen = _choose(ranking, standing, chosen and _candidate(chosen))
+        if chosen:
             runner_up = next((one for one in ranking if one is not chosen), None)  # 9
             winners[chosen.measurement.uuid] = _winner(chosen, runner_up)
     return winners
@@ -102,6 +99,26 @@ def winner_of(evidence: Evidence, runner_up: Candidate | None, gap: float | None
         adversarial_slowdown=one.adversarial_slowdown,
         margin=one.margin,
     )
+
+
+def _run_by_run(history: list[Evidence]) -> Iterator[list[Evidence]]:
+    """What was known of one device and key at the end of each run, by the last that it measured."""
+    runs = list(dict.fromkeys(one.run for one in reversed(history)))[::-1]
+    for last in range(1, len(runs) + 1):
+        ended = {*runs[:last]}
+        yield [one for one in history if one.run in ended]
+
+
+def _choose(ranking: list[Evidence], standing: list[Evidence], held: Candidate | None) -> Evidence | None:
+    """Steps 7 and 8."""
+    able = [one for one in ranking if can_win(one.measurement)]
+    if not able:
+        return None
+    best, incumbent = able[0], next((one for one in able if _candidate(one) == held), None)
+    apart = difference((_candidate(one), one.specimen, _ratio(one.measurement)) for one in standing)
+    if incumbent and not _replaces(best.measurement, incumbent.measurement, apart):
+        return incumbent
+    return min((one for one in able if _same(best.measurement, one.measurement)), key=_candidate)
 
 
 def _standing(history: list[Evidence]) -> list[Evidence]:

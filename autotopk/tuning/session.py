@@ -308,11 +308,10 @@ class Session:
 
     def _winners(self, fresh: Iterable[Measurement] = ()) -> dict[str, Winner]:
         """The key's winner, if any, by uuid, as the database will derive it with the `fresh` measurements."""
-        evidence = [*self.evidence, *map(self._evidence, fresh)]
-        return derive(evidence, [self.incumbent] if self.incumbent else [])
+        return derive([*self.evidence, *map(self._evidence, fresh)])
 
     def _evidence(self, one: Measurement) -> Evidence:
-        return Evidence(one, self.context.baseline, self.context.specimen)
+        return Evidence(one, self.context.baseline, self.context.specimen, self.context.run)
 
     def _timed(
         self, candidate: Candidate, stage: Stage, samples: tuple[float, ...], baseline: tuple[float, ...]

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 from alembic.operations import Operations
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Column, String, text
 from sqlalchemy.exc import OperationalError
@@ -203,6 +203,27 @@ def test_merged_files_and_one_server_have_the_same_winners(tmp_path: Path, postg
         with Store.open(postgres.make()) as other:
             assert other.merge(merged.place) == len(merged.measurements())
             assert other.winners() == merged.winners()
+
+
+@EXAMPLES
+@example([("", [measurement("z", 0.5)]), ("", [measurement("a", 0.49, day=2)])])
+@given(st.lists(st.tuples(st.sampled_from(["", "GPU-1", "GPU-2"]), st.lists(measurements(), max_size=5)), max_size=4))
+def test_any_evidence_makes_the_same_winners_merged_in_any_order_and_on_one_server(
+    tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer, runs: list[tuple[str, list[Measurement]]]
+) -> None:
+    """Whatever was derived in between: near ties go to who was there first."""
+    folder = tmp_path_factory.mktemp("machines")
+    with Store.open(postgres.make()) as server:
+        for number, (specimen, measured) in enumerate(runs):
+            for store in (server, Store.open(folder / f"{number}.sqlite")):
+                store.record(store.begin_run(H100, ATEN, {}, specimen), measured)
+                store.derive_winners()
+        winners = server.derive_winners()
+        for order in (1, -1):
+            with Store.open(folder / f"merged {order}.sqlite") as merged:
+                for number in list(range(len(runs)))[::order]:
+                    merged.merge(folder / f"{number}.sqlite")
+                assert merged.winners() == winners
 
 
 # Schemas -----------------------------------------------------------------------------------------------------------

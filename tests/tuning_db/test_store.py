@@ -94,9 +94,13 @@ def test_measurements_of_a_device_key_or_stage(database: Store, run: int) -> Non
 
 def test_evidence_of_a_key_names_the_baseline(database: Store, run: int) -> None:
     first, second, wide = measurement(day=1), measurement(day=2), measurement(key=replace(KEY, cols=2048))
-    database.record(database.begin_run(H100, NATIVE, {}), [second])
+    later = database.begin_run(H100, NATIVE, {}, "GPU-1")
+    database.record(later, [second])
     database.record(run, [first, wide])
-    assert database.evidence(H100.fingerprint, KEY) == [Evidence(first, "aten"), Evidence(second, "native")]
+    assert database.evidence(H100.fingerprint, KEY) == [
+        Evidence(first, "aten", "", run),
+        Evidence(second, "native", "GPU-1", later),
+    ]
     assert database.evidence(CPU.fingerprint, KEY) == []
 
 
@@ -176,9 +180,9 @@ def test_stored_winners_are_the_derived_ones(
 def test_incumbent_survives_a_near_tie_across_sessions(path: Path) -> None:
     with Store.open(filled(path, measurement("z", 0.50))) as opened:
         opened.derive_winners()
-    with Store.open(filled(path, measurement("a", 0.49))) as opened:
+    with Store.open(filled(path, measurement("a", 0.49, day=2))) as opened:
         assert [one.candidate.strategy for one in opened.derive_winners()] == ["z"]
-    with Store.open(filled(path, measurement("a", 0.40, day=2))) as opened:
+    with Store.open(filled(path, measurement("a", 0.40, day=3))) as opened:
         assert [one.candidate.strategy for one in opened.derive_winners()] == ["a"]
 
 

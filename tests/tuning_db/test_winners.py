@@ -17,10 +17,10 @@ from autotopk.tuning_db.winners import Evidence, derive
 from tests.tuning_db.examples import CPU, KEY, WARPS_4, measurement, measurements
 
 
-def decide(*measured: Measurement, incumbents: Sequence[Winner] = (), native: Sequence[Measurement] = ()) -> Winner:
-    """The only winner of these measurements."""
-    evidence = [Evidence(one, "aten") for one in measured] + [Evidence(one, "native") for one in native]
-    (only,) = derive(evidence, incumbents).values()
+def decide(*measured: Measurement, before: Sequence[Measurement] = (), native: Sequence[Measurement] = ()) -> Winner:
+    """The only winner of these measurements of a run, and those of a run before."""
+    evidence = [Evidence(one, "aten", run=2) for one in measured] + [Evidence(one, "native", run=2) for one in native]
+    (only,) = derive([*evidence, *(Evidence(one, "aten", run=1) for one in before)]).values()
     return only
 
 
@@ -149,7 +149,7 @@ def test_incumbent_stays_unless_beaten_by_three_percent_or_the_joint_margin(
     ratio: float, margin: float | None, *, stays: bool
 ) -> None:
     incumbent = measurement("z", 0.5, margin=margin)
-    now = decide(incumbent, measurement("a", ratio / 2, margin=margin), incumbents=[decide(incumbent)])
+    now = decide(measurement("a", ratio / 2, margin=margin, day=2), before=[incumbent])
     assert now.candidate.strategy == ("z" if stays else "a")
     assert now.runner_up == (Candidate("a", WARPS_4) if stays else Candidate("z", WARPS_4))
     assert now.gap == pytest.approx(ratio - 1 if stays else 1 / ratio - 1)
@@ -162,30 +162,31 @@ def test_incumbent_stays_where_processors_of_the_model_differ_by_more_than_it_is
     others: Sequence[float], *, stays: bool
 ) -> None:
     """By 5 % on the first; the last race on the second counts, and one nobody knows where does not."""
-    held = measurement("z", 0.5)
-    evidence = [Evidence(held, "aten", "first"), Evidence(measurement("a", 0.475), "aten", "first")]
-    evidence += [Evidence(measurement("z", 0.3), "aten")]
-    evidence += [Evidence(measurement("z", one, day=2 + at), "aten", "second") for at, one in enumerate(others)]
-    evidence += [Evidence(measurement("z", 0.5, day=9), "aten", "first")]
-    (found,) = derive(evidence, [decide(held)]).values()
+    evidence = [Evidence(measurement("z"), "aten", "first", 1), Evidence(measurement("z", 0.3), "aten", "", 1)]
+    evidence += [Evidence(measurement("z", one, day=2 + at), "aten", "second", 1) for at, one in enumerate(others)]
+    evidence += [Evidence(measurement(*one, day=9), "aten", "first", 2) for one in (("z", 0.5), ("a", 0.475))]
+    (found,) = derive(evidence).values()
     assert found.candidate.strategy == ("z" if stays else "a")
 
 
 def test_incumbent_is_known_by_strategy_and_configuration_not_code() -> None:
-    held = decide(measurement("z", 0.9))
     newer = measurement("z", 0.51, day=2, code="v2")
-    assert won(newer, measurement("a", 0.5, day=2), incumbents=[held]) == "z"
+    assert won(newer, measurement("a", 0.5, day=2), before=[measurement("z", 0.9)]) == "z"
 
 
-def test_incumbent_that_failed_or_is_unmeasured_protects_nothing() -> None:
-    held = decide(measurement("z", 0.5))
-    assert won(measurement("z", None, day=2), measurement("a", 0.9), incumbents=[held]) == "a"
-    assert won(measurement("a", 0.9), incumbents=[held]) == "a"
+def test_incumbent_that_failed_protects_nothing() -> None:
+    held = measurement("z", 0.5)
+    assert won(measurement("z", None, day=2), measurement("a", 0.9, day=2), before=[held]) == "a"
+    back = [measurement("z", None, day=2), measurement("a", 0.5, day=2)]
+    evidence = [Evidence(held, "aten", run=1), *(Evidence(one, "aten", run=2) for one in back)]
+    (found,) = derive([*evidence, Evidence(measurement("z", 0.49, day=3), "aten", run=3)]).values()
+    assert found.candidate.strategy == "a"
 
 
 def test_incumbent_of_another_place_protects_nothing() -> None:
-    elsewhere = replace(decide(measurement("z", 0.5)), device=CPU)
-    assert won(measurement("z", 0.51), measurement("a", 0.5), incumbents=[elsewhere]) == "a"
+    elsewhere = Evidence(measurement("z", 0.5, device=CPU), "aten", run=1)
+    here = [Evidence(measurement(*one, day=2), "aten", run=2) for one in (("z", 0.51), ("a", 0.5))]
+    assert {one.device: one.candidate.strategy for one in derive([elsewhere, *here]).values()} == {CPU: "z", H100: "a"}
 
 
 def torchs(ratio: float = 1.0, **changes: Any) -> Measurement:
@@ -218,9 +219,8 @@ def test_torch_topk_is_as_fast_as_itself(ratio: float) -> None:
 
 
 def test_torch_topk_held_stays_unless_beaten_by_three_percent() -> None:
-    held = decide(torchs())
-    assert won(torchs(), measurement("a", 0.975), incumbents=[held]) == TORCH_TOPK.strategy
-    assert won(torchs(), measurement("a", 0.965), incumbents=[held]) == "a"
+    assert won(torchs(day=2), measurement("a", 0.975, day=2), before=[torchs()]) == TORCH_TOPK.strategy
+    assert won(torchs(day=2), measurement("a", 0.965, day=2), before=[torchs()]) == "a"
 
 
 @pytest.mark.parametrize("day", [1, 2])
@@ -231,7 +231,9 @@ def test_noisy_measurements_change_nothing(day: int) -> None:
     assert derive(Evidence(one, "aten") for one in noisy) == {}
 
 
-evidence = st.builds(Evidence, measurements(), st.sampled_from(["aten", "native"]))
+evidence = st.builds(
+    Evidence, measurements(), st.sampled_from(["aten", "native"]), st.sampled_from(["", "1", "2"]), st.integers(1, 3)
+)
 
 
 @settings(max_examples=50, deadline=None)
@@ -242,10 +244,17 @@ def test_order_of_the_evidence_does_not_matter(measured: list[Evidence], seed: i
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(evidence, max_size=12), st.lists(evidence, max_size=12))
-def test_winners_last_until_something_is_measured(before: list[Evidence], after: list[Evidence]) -> None:
-    now = derive([*before, *after], derive(before).values())
-    assert derive([*before, *after], now.values()) == now
+@given(st.lists(evidence, max_size=12), st.permutations([1, 2, 3]))
+def test_numbers_of_runs_mean_nothing(measured: list[Evidence], numbers: list[int]) -> None:
+    assert derive([one._replace(run=numbers[one.run - 1]) for one in measured]) == derive(measured)
+
+
+def test_runs_come_one_after_the_other_by_their_last_measurement() -> None:
+    """Each winner was within 3 % of the one before, that of the run that ended first."""
+    turns = [("z", 0.5, 1, 1), ("y", 0.49, 2, 2), ("a", 0.9, 4, 1), ("b", 0.9, 3, 2)]
+    ran = [Evidence(measurement(name, ratio, day=day), "aten", run=run) for name, ratio, day, run in turns]
+    (found,) = derive(ran).values()
+    assert found.candidate.strategy == "y"
 
 
 @settings(max_examples=50, deadline=None)
