@@ -1,7 +1,6 @@
 """The `autotopk` command: tune, drop, show, explain, warmup, bench, doctor, and those of `deploy` and `fleet`."""
 
 import io
-import json
 import shlex
 import sys
 import warnings
@@ -15,7 +14,7 @@ from typer.core import TyperGroup
 import autotopk
 from autotopk import settings
 from autotopk.cli import arguments, deploy, fleet, serving
-from autotopk.cli.options import AsJson, Database, OfDevice, plain, print_json
+from autotopk.cli.options import AsJson, Database, OfDevice, plain, print_json, starting
 from autotopk.cli.wording import LONGEST_LINE
 from autotopk.errors import AutotopkError, MeasurementError, inert
 from autotopk.problem import DTYPE_BYTES
@@ -138,6 +137,8 @@ def tune(
     By default tags seeds, serving, routing and selector on a GPU, then grid, within six minutes; ci on a CPU.
     `autotopk.topk` serves what is published.
     """
+    if not dry_run:
+        starting()
     from autotopk.cli.planned import show, wanted
     from autotopk.cli.progress_bar import ProgressBar
     from autotopk.cli.tables import console, tune_report
@@ -293,6 +294,7 @@ def warmup(
 
     By default tag seeds on a GPU, ci on a CPU. Later processes find what was compiled in the cache.
     """
+    starting()
     from autotopk.cli.tables import console, warmup_table
 
     report = serving.warm(shapes or (), tag or (), misses, device)
@@ -314,17 +316,20 @@ def bench(
     k: Ks = None,
     dtype: Dtypes = None,
     routing: Rule = None,
-    json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the rows there.")] = None,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Also write the rows there; - prints them instead.")
+    ] = None,
     device: RunsOn = None,
 ) -> None:
     """Time and check `autotopk.topk` beside torch.topk.
 
     Sorted, and in any order.
     """
+    starting()
+    from autotopk.cli.bench import STDOUT, document, save
     from autotopk.cli.bench import bench as measure
-    from autotopk.cli.bench import document
     from autotopk.cli.progress_bar import ProgressBar
-    from autotopk.cli.tables import bench_summary, bench_table, console
+    from autotopk.cli.tables import bench_parts, console
 
     workloads = arguments.workloads(tag or (), rows or (), cols or (), k or (), dtype or (), routing)
     json_path = arguments.writable("--json", json_path)
@@ -340,17 +345,11 @@ def bench(
             except MeasurementError as error:
                 failed = True
                 bar.line(f"{workload}: {inert(error)}", style="red")
-    out = console()
-    if measured:
-        out.print(bench_table(measured))
-    for line in bench_summary(measured):
-        out.print(line)
     if json_path:
-        told = document(measured, place, shlex.join(["autotopk", *sys.argv[1:]]))
-        try:
-            json_path.write_text(json.dumps(told, indent=2) + "\n")
-        except OSError as error:
-            raise arguments.SelectionError(f"--json {json_path}: {error}") from error
+        save(document(measured, place, shlex.join(["autotopk", *sys.argv[1:]])), json_path)
+    if json_path != STDOUT:
+        for part in bench_parts(measured):
+            console().print(part)
     if failed or not all(row.exact for row in measured):
         raise typer.Exit(1)
 

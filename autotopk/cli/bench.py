@@ -1,6 +1,8 @@
 """What `autotopk.topk` costs as users call it, beside torch.topk in the same run."""
 
+import json
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -14,6 +16,7 @@ import torch
 from torch import Tensor
 
 import autotopk
+from autotopk.cli.arguments import SelectionError
 from autotopk.device import device_of
 from autotopk.errors import MeasurementError
 from autotopk.oracle import inputs
@@ -28,6 +31,9 @@ ROUNDS = 7
 
 HOST_ROUNDS = 3
 """The same for host time on a GPU; each round is the best of ten bursts."""
+
+STDOUT = Path("-")
+"""What asks for JSON on standard output."""
 
 CHECKED = ("random", "all_equal", "narrow", "one_radix_bin", "ties", "minus_inf_padding", "nan", "descending")
 """The inputs that results are checked on, as far as the dtype has them."""
@@ -149,6 +155,15 @@ def document(rows: Sequence[Row], device: torch.device, command: str) -> dict[st
         "rows": [asdict(row) for row in rows],
         "summary": [asdict(summary) for summary in summaries(rows)],
     }
+
+
+def save(document: dict[str, Any], path: Path) -> None:
+    """Write it to a file, or print it where the path is `STDOUT`. Raises SelectionError where that cannot be."""
+    text = json.dumps(document, indent=2) + "\n"
+    try:
+        sys.stdout.write(text) if path == STDOUT else path.write_text(text)
+    except OSError as error:
+        raise SelectionError(f"--json {path}: {error}") from error
 
 
 def call_of(trial: Trial) -> timing.Run:

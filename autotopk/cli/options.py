@@ -1,6 +1,7 @@
 """Options that commands of several modules take, and JSON as all of them print it."""
 
 import json
+import sys
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any
 
@@ -27,6 +28,13 @@ Database = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def starting() -> None:
+    """Say on a terminal that something happens: torch, imported next, takes seconds. A progress bar takes its place."""
+    if sys.stderr.isatty():
+        sys.stderr.write("starting\r")
+        sys.stderr.flush()
 
 
 def print_json(value: Any) -> None:

@@ -170,6 +170,13 @@ def bench_table(measured: Sequence[Row]) -> FoldingTable:
     return FoldingTable("autotopk.topk beside torch.topk", headings, rows, caption)
 
 
+def bench_parts(rows: Sequence[Row]) -> Iterator[RenderableType]:
+    """The table, and what it comes to."""
+    if rows:
+        yield bench_table(rows)
+    yield from bench_summary(rows)
+
+
 def bench_summary(rows: Sequence[Row]) -> Iterator[RenderableType]:
     """Geometric mean and worst ratio, and every wrong result."""
     for summary in summaries(rows):

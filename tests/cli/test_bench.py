@@ -53,6 +53,12 @@ def test_table_and_json(cli: Cli, tmp_path: Path) -> None:
         assert row["host_us"] > 0 < row["torch_host_us"]
 
 
+def test_json_alone_on_standard_output(cli: Cli) -> None:
+    told = json.loads(cli("bench", *SMALL, "--device", "cpu", "--json", "-").stdout)
+    assert [row["sorted"] for row in told["rows"]] == [True, False]
+    assert not Path("-").exists()
+
+
 def test_times_what_was_tuned(cli: Cli, tuned_cache: Path, tmp_path: Path) -> None:
     cli("bench", *SMALL, "--device", "cpu", "--json", tmp_path / "bench.json")
     assert {row["step"] for row in json.loads((tmp_path / "bench.json").read_text())["rows"]} == {"exact"}

@@ -1,6 +1,8 @@
 """What is shown while a tuner works, with and without a terminal."""
 
 import io
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -19,6 +21,7 @@ from autotopk.tuning.events import (
     WorkloadStarted,
 )
 from autotopk.workloads import Workload
+from tests.cli.conftest import ROOT
 from tests.tuning_db.examples import measurement, winner
 
 GPU = replace(H100, name="a [/red] GPU")
@@ -89,3 +92,24 @@ def test_bar_on_a_terminal() -> None:
 )
 def test_ratios_in_words(ratio: float, words: str) -> None:
     assert times_faster(ratio) == words
+
+
+WITHOUT_TORCH = """
+import builtins, os, pty, sys
+pid, terminal = pty.fork()
+if not pid:
+    plain = builtins.__import__
+    builtins.__import__ = lambda name, *more, **named: os._exit(3) if name == "torch" else plain(name, *more, **named)
+    sys.argv = ["autotopk", sys.argv[1], "--tag", "ci"]
+    from autotopk.cli.app import main
+    main()
+print(os.read(terminal, 8), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize("command", ["tune", "bench", "warmup"])
+def test_something_is_said_before_torch_is_imported(command: str) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, command], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert told.stdout == "b'starting' 3\n", told.stderr

@@ -5,12 +5,15 @@ import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from rich.console import RenderableType
 
 from autotopk.candidate import Candidate
 from autotopk.cli import tables
+from autotopk.cli.app import app
 from autotopk.cli.bench import Row
 from autotopk.cli.diff import Changed, Differences
 from autotopk.cli.verify import Entry, Verified
@@ -101,6 +104,19 @@ def test_dry_run_counts_what_is_known(cli: Cli, tuned_cache: Path) -> None:
     forced = json.loads(cli("tune", *SMALL, "--device", "cpu", "--dry-run", "--force", "--json").stdout)
     assert forced["workloads"][0]["known"] == 0
     assert (tuned_cache / "tuning.sqlite").read_bytes() == before
+
+
+def test_every_command_has_json() -> None:
+    def without(group: Any) -> list[str]:
+        commands = group.commands.values()
+        missing = [one.name for one in commands if not hasattr(one, "commands") and not _has_json(one)]
+        return missing + [name for one in commands if hasattr(one, "commands") for name in without(one)]
+
+    assert without(typer.main.get_command(app)) == []
+
+
+def _has_json(command: Any) -> bool:
+    return any("--json" in parameter.opts for parameter in command.params)
 
 
 def test_commands_print_json(cli: Cli, tuned_cache: Path, tmp_path: Path) -> None:

@@ -129,14 +129,9 @@ def shares(winners: Iterable[Winner]) -> list[Share]:
 
 def losses(tried: Iterable[Tried], winners: Iterable[Winner]) -> list[Losses]:
     """What became of everything that was tried on one device, by strategy."""
-    last: dict[tuple[TuningKey, str, str], Tried] = {}
-    for one in tried:
-        last[one.key, one.candidate.strategy, one.candidate.config] = one
+    last = _last(tried)
     won = {(one.key, one.candidate.strategy, one.candidate.config) for one in winners}
-    best: dict[TuningKey, float] = {}
-    for one in last.values():
-        if one.status == "ok" and one.ratio is not None:
-            best[one.key] = min(best.get(one.key, one.ratio), one.ratio)
+    best = _best(last.values())
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for place, one in last.items():
         counts[one.candidate.strategy].update(_fates(one, place in won, best.get(one.key, 0.0)))
@@ -155,6 +150,28 @@ def losses(tried: Iterable[Tried], winners: Iterable[Winner]) -> list[Losses]:
         for strategy, its in counts.items()
     ]
     return sorted(found, key=lambda one: (-one.won, -one.tried, one.strategy))
+
+
+def regrets(tried: Iterable[Tried], winners: Iterable[Winner]) -> Spread | None:
+    """How much slower winners are than the fastest that was raced on their workload, each by its last race."""
+    last = _last(one for one in tried if one.stage == "race")
+    best = _best(last.values())
+    own = [last.get((one.key, one.candidate.strategy, one.candidate.config)) for one in winners]
+    return spread(one.ratio / best[one.key] - 1 for one in own if one and one.status == "ok" and one.ratio is not None)
+
+
+def _last(tried: Iterable[Tried]) -> dict[tuple[TuningKey, str, str], Tried]:
+    """The last measurement of every configuration of a workload."""
+    return {(one.key, one.candidate.strategy, one.candidate.config): one for one in tried}
+
+
+def _best(tried: Iterable[Tried]) -> dict[TuningKey, float]:
+    """The least ratio to torch.topk of each workload, among right answers."""
+    best: dict[TuningKey, float] = {}
+    for one in tried:
+        if one.status == "ok" and one.ratio is not None:
+            best[one.key] = min(best.get(one.key, one.ratio), one.ratio)
+    return best
 
 
 def _fates(one: Tried, won: bool, best: float) -> Iterator[str]:

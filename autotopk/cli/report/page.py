@@ -54,6 +54,7 @@ class OfDevice:
     """Times as multiples of the floor."""
     winners: list[Winner]
     losses: list[numbers.Losses]
+    regrets: numbers.Spread | None
     tried: int
     failures: list[tuple[str, str, str, int]]
     margins: numbers.Spread | None
@@ -137,6 +138,7 @@ def _of_device(
         numbers.spread(one.time_us / floor for one, floor in floors),
         winners,
         numbers.losses(tried, winners),
+        numbers.regrets(tried, winners),
         len(tried),
         numbers.failures(tried, MOST),
         numbers.spread(one.margin for one in winners),

@@ -65,6 +65,24 @@ def test_fates_of_candidates() -> None:
     assert numbers.failures(tried, 1) == [("bad", "wrong", "no room", 1)]
 
 
+def test_regret_is_of_the_last_races() -> None:
+    other = replace(KEY, rows=1)
+    tried = [
+        turn("a", 0.1),
+        turn("a", 0.22),
+        turn("b", 0.2),
+        turn("c", 0.05, stage="screen"),
+        turn("d", 0.1, status="noisy"),
+        turn("a", 0.5, key=other),
+    ]
+    winners = [winner(candidate=Candidate("a", "{}"), key=key) for key in (KEY, other)]
+    found = numbers.regrets(tried, [*winners, winner(candidate=Candidate("never raced", "{}"))])
+    assert found is not None
+    assert (found.count, found.least) == (2, 0.0)
+    assert found.most == pytest.approx(0.1)
+    assert numbers.regrets([], winners) is None
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["ok", "noisy", "wrong", "timeout"])), max_size=40))
 def test_every_candidate_has_one_fate(turns: list[tuple[str, Status]]) -> None:
     tried = [
