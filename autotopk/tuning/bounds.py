@@ -85,15 +85,20 @@ def bound(models: Mapping[str, Model], problem: Problem) -> float:
 
 def fitted(store: Store) -> list[Fitted]:
     """What is published beside the winners of a tuning database."""
-    evidence: defaultdict[Device, defaultdict[TuningKey, list[Evidence]]] = defaultdict(lambda: defaultdict(list))
-    for one in store.evidence():
-        evidence[one.measurement.device][one.measurement.key].append(one)
     return [
         row
-        for device, its in evidence.items()
-        for kind, model in fit({key: times_of(found) for key, found in its.items()}, device).items()
+        for device in store.devices()
+        for kind, model in models_of(store, device).items()
         for row in rows_of(model, device.fingerprint, kind)
     ]
+
+
+def models_of(store: Store, device: Device) -> dict[str, Model]:
+    """By kind, from all that was measured on a device."""
+    evidence: defaultdict[TuningKey, list[Evidence]] = defaultdict(list)
+    for one in store.evidence(device.fingerprint):
+        evidence[one.measurement.key].append(one)
+    return fit({key: times_of(found) for key, found in evidence.items()}, device)
 
 
 def regrets(fitted: Fit, samples: Sequence[Sample]) -> list[Regret]:

@@ -22,6 +22,9 @@ MET, UNKNOWN = 1.05, 2.0
 """Bounds on the regret at which a shape is known well enough, and as good as not at all."""
 
 
+Bound = Callable[[TuningKey], float]
+
+
 @dataclass(frozen=True)
 class Grid:
     """Named workloads, then shapes from a pool that is always the same.
@@ -31,8 +34,6 @@ class Grid:
 
     named: Sequence[Workload] = ()
     points: int = GRID_POINTS
-    bound: Callable[[TuningKey], float] = lambda key: inf
-    """How many times slower than the best the choice at a shape may be; infinite where nothing is known."""
 
     @cached_property
     def pool(self) -> dict[TuningKey, Workload]:
@@ -43,15 +44,20 @@ class Grid:
         """How many will be measured at most."""
         return max(0, self.points - sum(key in self.pool for key in known))
 
-    def next(self, known: Collection[TuningKey], count: int = BATCH) -> list[Workload]:
+    def next(self, known: Collection[TuningKey], bound: Bound = lambda key: inf, count: int = BATCH) -> list[Workload]:
         """The next ones: each brings the pool as near to what is known as can be, shapes of bad bounds before others.
 
         Who is farthest from all that is known would be a corner, which few others are near to.
+
+        Args:
+            known: what is measured, or will be.
+            bound: how many times slower than the best the choice at a shape may be; infinite where nothing is known.
+            count: how many at most.
         """
         count, keys = min(count, self.left(known)), list(self.pool)
         if not count:
             return []
-        weights = torch.tensor([_weight(self.bound(key)) for key in keys], dtype=torch.float32)
+        weights = torch.tensor([_weight(bound(key)) for key in keys], dtype=torch.float32)
         places, plain = _places(keys), [key for key in known if not key.routing]
         apart = torch.cdist(places, places, p=1)
         far = torch.cdist(places, _places(plain), p=1).amin(1) if plain else apart.amax(1)

@@ -22,6 +22,7 @@ from autotopk.database import Database
 from autotopk.device import device_of
 from autotopk.errors import MeasurementError, SelectionError
 from autotopk.key import NEIGHBOUR_RADIUS, TuningKey
+from autotopk.prediction import Model, kind_of
 from autotopk.problem import Problem
 from autotopk.runtime import self_check
 from autotopk.runtime.state import default
@@ -41,7 +42,7 @@ from autotopk.tuning.events import (
     WorkloadFinished,
     WorkloadResult,
 )
-from autotopk.tuning.grid import BATCH, Grid
+from autotopk.tuning.grid import BATCH, Bound, Grid
 from autotopk.tuning.log import Log
 from autotopk.tuning.search import is_exhaustive
 from autotopk.tuning.session import Session
@@ -51,6 +52,9 @@ from autotopk.tuning_db import artifact, ownership
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence
 from autotopk.workloads import Workload
+
+REFIT = 1.25
+"""How many times as many winners there are when bounds are fitted anew."""
 
 NEIGHBOURS = 4
 """Winners of neighbours that are measured though no strategy proposes them."""
@@ -175,6 +179,9 @@ class TuningRun:
         device, now = self.context.device, time.monotonic()
         self._winners = {winner.key: winner for winner in self.context.store.winners(device.fingerprint)}
         self._todo = list(self.workloads)
+        self._models: dict[str, Model] = {}
+        self._fitted_to = 0
+        """Winners that there were when these were fitted."""
         self._ahead: dict[Workload, _Prepared] = {}
         """The workloads whose kernels were started."""
         self._waits_until = now + min(self.context.effort.wait_s, (self.context.until - now) / 2)
@@ -216,10 +223,18 @@ class TuningRun:
     def _extended(self) -> bool:
         """Whether there is something to do, once the grid was asked."""
         if self.grid is not None:
-            more = self.grid.next(self._known())
+            more = self.grid.next(self._known(), self._bound())
             self._todo += more
             self.workloads = [*self.workloads, *more]
         return bool(self._todo)
+
+    def _bound(self) -> Bound:
+        """The bound of every key, fitted anew when there is a fourth more to fit it to: fitting takes a second."""
+        if len(self._winners) >= REFIT * self._fitted_to:
+            self._models = bounds.models_of(self.context.store, self.context.device)
+            self._fitted_to = max(1, len(self._winners))
+        models = self._models
+        return lambda key: models[kind].bound(key) if (kind := kind_of(key)) in models else math.inf
 
     def _known(self) -> set[TuningKey]:
         """What has a winner on this device, had its turn in this run, or will have it."""

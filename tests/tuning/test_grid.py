@@ -5,12 +5,16 @@ from math import inf, log2
 from pathlib import Path
 from statistics import mean
 
+import pytest
 import torch
 
+from autotopk.device import Device
 from autotopk.key import TuningKey
+from autotopk.prediction import Model, Region, cell_of
 from autotopk.problem import DTYPE_BYTES
 from autotopk.tuning.grid import MET, Grid
 from autotopk.tuning.tuner import tune
+from autotopk.tuning_db.store import Store
 from autotopk.workloads import GRID_POINTS, MOST_BYTES, MOST_COLS, MOST_K, Workload, grid, spread, tagged
 
 
@@ -52,11 +56,11 @@ def gap(among: list[Workload], pool: list[Workload]) -> float:
 def test_the_next_are_where_many_are_far_from_what_is_known() -> None:
     everywhere = Grid()
     known = {one.key for one in tagged("seeds")}
-    found = everywhere.next(known, 24)
+    found = everywhere.next(known, count=24)
     assert len({*found}) == 24
     assert not {one.key for one in found} & known
-    assert everywhere.next(known, 24) == found
-    assert everywhere.next(known, 8) == found[:8]
+    assert everywhere.next(known, count=24) == found
+    assert everywhere.next(known, count=8) == found[:8]
     pool, seeds = list(everywhere.pool.values()), tagged("seeds")
     assert gap(seeds + found, pool[::8]) < 0.95 * gap(seeds + pool[:24], pool[::8])
 
@@ -65,19 +69,42 @@ def test_shapes_of_a_bad_bound_go_first_and_what_is_met_is_left_out() -> None:
     def bound(key: TuningKey) -> float:
         return 1.2 if key.dtype == "float32" and key.sorted else inf if key.sorted else MET
 
-    found = Grid(bound=bound).next(set(), 100)
+    found = Grid().next(set(), bound, 100)
     assert all(one.sorted for one in found)
     assert mean(one.dtype == "float32" for one in found) < 0.4, "of what can be drawn, half"
-    assert Grid(bound=lambda key: MET).next(set()) == []
+    assert Grid().next(set(), lambda key: MET) == []
+
+
+def test_bounds_are_fitted_anew_when_a_fourth_more_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fits: list[int] = []
+
+    def models_of(store: Store, device: Device) -> dict[str, Model]:
+        fits.append(len(store.measurements(device=device.fingerprint)))
+        return {"topk": Model(regions={cell_of(one.key): Region(1.0, 9) for one in WIDE})}
+
+    monkeypatch.setattr("autotopk.tuning.bounds.models_of", models_of)
+    report = tune(
+        Small([Workload(8, 256, 4)]),
+        store_path=tmp_path / "tuning.sqlite",
+        winners_path=tmp_path / "winners.sqlite",
+        device=torch.device("cpu"),
+        strategies=["torch_fallback"],
+    )
+    assert {one.workload.cols for one in report.results[1:]} == {32, 64}, "the bound is met at the widest"
+    assert fits[0] == 0
+    assert sorted({*fits}) == fits
 
 
 def test_so_many_are_measured_whoever_measured_them() -> None:
     few = Grid(points=20)
-    done = {one.key for one in few.next(set(), 12)}
+    done = {one.key for one in few.next(set(), count=12)}
     others = {one.key for one in tagged("seeds")}
     assert few.left(done | others) == 8
-    assert len(few.next(done | others, 100)) == 8
-    assert few.next(done | {one.key for one in few.next(done, 8)}) == []
+    assert len(few.next(done | others, count=100)) == 8
+    assert few.next(done | {one.key for one in few.next(done, count=8)}) == []
+
+
+WIDE = grid([1, 2, 4], [256], [2], orders=[True])
 
 
 class Small(Grid):
@@ -85,7 +112,7 @@ class Small(Grid):
 
     @cached_property
     def pool(self) -> dict[TuningKey, Workload]:
-        return {one.key: one for one in grid([1, 2, 4], [32, 64, 128], [2], orders=[True])}
+        return {one.key: one for one in grid([1, 2, 4], [32, 64, 256], [2], orders=[True])}
 
 
 def test_the_tuner_goes_on_with_the_grid_and_another_run_after_that(tmp_path: Path) -> None:
