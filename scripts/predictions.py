@@ -21,7 +21,7 @@ from autotopk.candidate import Candidate, knobs_json
 from autotopk.device import Device
 from autotopk.errors import AutotopkError
 from autotopk.key import TuningKey
-from autotopk.prediction import Model, Near, kind_of
+from autotopk.prediction import Model, Near
 from autotopk.tuning import bounds
 from autotopk.tuning.fitting import Fit, Sample, Times, nonnegative, samples_of, times_of
 from autotopk.tuning_db.store import Store
@@ -188,19 +188,17 @@ def compare(times: Times, device: Device, folds: int = bounds.FOLDS) -> dict[str
     """Of every way, over all points of all kinds with enough of them."""
     regrets = defaultdict[str, list[float]](list)
     for samples in samples_of(times, device).values():
-        for kind in dict.fromkeys(kind_of(one.key) for one in samples):
-            fit = Fit(samples, kind)
-            own = [one for one in samples if kind_of(one.key) == kind]
-            keys = sorted(fit.keys, key=str)
-            if len(keys) < bounds.LEAST_POINTS:
-                continue
-            for fold in range(min(folds, len(keys))):
-                held = set(keys[fold::folds])
-                left = [one for one in own if one.key not in held]
-                for name in WAYS:
-                    way = WAYS[name](fit, left)
-                    for key in sorted(held, key=str):
-                        _take(way(key), [one for one in own if one.key == key], regrets[name])
+        fit = Fit(samples)
+        keys = sorted(fit.keys, key=str)
+        if len(keys) < bounds.LEAST_POINTS:
+            continue
+        for fold in range(min(folds, len(keys))):
+            held = set(keys[fold::folds])
+            left = [one for one in samples if one.key not in held]
+            for name in WAYS:
+                way = WAYS[name](fit, left)
+                for key in sorted(held, key=str):
+                    _take(way(key), [one for one in samples if one.key == key], regrets[name])
     return {name: _result(regrets[name]) for name in WAYS}
 
 

@@ -230,6 +230,8 @@ class _Asked:
         model = predicting.model_for(key, self.device, known)
         region = None if model is None else model.region(key)
         if model is None or region is None:
+            if model is not None:
+                self.rejected.append("predicted: nothing was measured around")
             return
         try:
             found = predicting.proposals(self.problem, self.device, model)

@@ -67,12 +67,11 @@ class Regret(NamedTuple):
 def fit(times: Times, device: Device) -> dict[str, Model]:
     """By kind, with regions; of kinds with too few points none."""
     found = {}
-    for samples in samples_of(times, device).values():
-        for kind in dict.fromkeys(kind_of(one.key) for one in samples):
-            fitted = Fit(samples, kind)
-            if len(fitted.keys) >= LEAST_POINTS:
-                model = found[kind] = fitted.model()
-                model.regions = regions(regrets(fitted, samples))
+    for kind, samples in samples_of(times, device).items():
+        fitted = Fit(samples)
+        if len(fitted.keys) >= LEAST_POINTS:
+            model = found[kind] = fitted.model()
+            model.regions = regions(regrets(fitted, samples))
     return found
 
 

@@ -6,7 +6,7 @@ Every candidate that was measured is evidence, not the winners alone. The same e
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from math import inf
 from statistics import median
 
 import numpy as np
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from autotopk import registry
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import Device
-from autotopk.errors import UnknownStrategyError, UnsupportedProblemError
 from autotopk.key import TuningKey
 from autotopk.prediction import Model, Point, kind_of, place_of
 from autotopk.tuning.log import Log
@@ -65,7 +64,7 @@ class Sample:
 
 
 def samples_of(times: Times, device: Device) -> dict[str, list[Sample]]:
-    """By operation, what today's strategies can say the terms of."""
+    """By kind, what today's strategies can say the terms of."""
     found: defaultdict[str, list[Sample]] = defaultdict(list)
     for key in sorted(times, key=str):
         problem = Workload.of(key).problem(device.type)
@@ -74,88 +73,84 @@ def samples_of(times: Times, device: Device) -> dict[str, list[Sample]]:
                 strategy = registry.get(candidate.strategy)
                 config = strategy.parse_config(candidate.config)
                 terms = tuple(map(float, strategy.terms(config, problem, device)))
-            except (UnknownStrategyError, UnsupportedProblemError):
+            except Exception:  # not installed, of another version, or anyone's code
                 continue
-            except Exception:  # a strategy may be anyone's code
-                continue
-            if all(0 <= one < float("inf") for one in terms):
-                found[key.routing].append(Sample(key, candidate, times[key][candidate], terms))
+            if all(0 <= one < inf for one in terms):
+                found[kind_of(key)].append(Sample(key, candidate, times[key][candidate], terms))
     return dict(found)
 
 
-def models(times: Times, device: Device) -> dict[str, Model]:
-    """By kind, fitted to all of its points."""
-    found = {}
-    for samples in samples_of(times, device).values():
-        for kind in dict.fromkeys(kind_of(one.key) for one in samples):
-            found[kind] = Fit(samples, kind).model()
-    return found
+@dataclass(frozen=True)
+class _Group:
+    """A strategy's samples at one point."""
+
+    names: list[str]
+    """Of the candidates."""
+    times_us: Array
+    terms: Array
+    """A row of each."""
+    weights: Array
+    """The quickest counts most."""
+    products: Array
+    """Sums over the samples of the products of relative terms, and of these."""
+    sums: Array
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> "_Group":
+        times, terms = np.array([one.time_us for one in samples]), np.array([one.terms for one in samples])
+        weights = times.min() / times / len(samples) ** 0.5
+        relative = terms / times[:, None]
+        products, sums = relative.T @ (relative * weights[:, None]), relative.T @ weights
+        return cls([str(one.candidate) for one in samples], times, terms, weights, products, sums)
 
 
 class Fit:
     """Of one kind, to all points or some."""
 
-    def __init__(self, samples: Sequence[Sample], kind: str) -> None:
-        self.kind = kind
-        self._own: defaultdict[str, list[Sample]] = defaultdict(list)
-        self._moments: defaultdict[str, dict[TuningKey, tuple[Array, Array, float]]] = defaultdict(dict)
-        """Sums of the products of terms, and of the terms, of a strategy at a point."""
+    def __init__(self, samples: Sequence[Sample]) -> None:
         grouped: defaultdict[tuple[str, TuningKey], list[Sample]] = defaultdict(list)
         for one in samples:
             grouped[one.candidate.strategy, one.key].append(one)
-            if kind_of(one.key) == kind:
-                self._own[one.candidate.strategy].append(one)
+        self._groups: defaultdict[str, dict[TuningKey, _Group]] = defaultdict(dict)
+        lengths: dict[str, int] = {}
         for (strategy, key), group in grouped.items():
-            if strategy not in self._own or len({len(one.terms) for one in group}) > 1:
-                continue
-            relative = np.array([one.terms for one in group]) / np.array([[one.time_us] for one in group])
-            least = min(one.time_us for one in group)
-            weights = np.array([least / one.time_us for one in group]) / len(group) ** 0.5
-            self._moments[strategy][key] = (
-                relative.T @ (relative * weights[:, None]),
-                relative.T @ weights,
-                float(weights.sum()),
-            )
-
-    @property
-    def keys(self) -> list[TuningKey]:
-        """The points of the kind."""
-        return list(dict.fromkeys(one.key for group in self._own.values() for one in group))
+            if {len(one.terms) for one in group} == {lengths.setdefault(strategy, len(group[0].terms))}:
+                self._groups[strategy][key] = _Group.of(group)
+        self.keys = list(dict.fromkeys(one.key for one in samples))
+        """The points."""
 
     def model(self, without: frozenset[TuningKey] = frozenset()) -> Model:
         """Fitted to all points but some."""
-        model = Model()
-        points: dict[TuningKey, Point] = {}
-        for strategy, group in self._own.items():
-            at = [moments for key, moments in self._moments[strategy].items() if key not in without]
-            left = [one for one in group if one.key not in without]
+        model, points = Model(), dict[TuningKey, Point]()
+        for strategy, groups in self._groups.items():
+            left = {key: group for key, group in groups.items() if key not in without}
             if left:
-                products, sums = np.sum([one[0] for one in at], axis=0), np.sum([one[1] for one in at], axis=0)
-                coefficients = nonnegative(products, sums, sum(one[2] for one in at))
-                largest = EXTRAPOLATED * np.max([one.terms for one in left], axis=0)
+                coefficients = self._coefficients(list(left.values()))
+                largest = EXTRAPOLATED * np.max([group.terms.max(axis=0) for group in left.values()], axis=0)
                 largest = np.where((coefficients > 0) | (largest <= 0), ANYTHING, largest)
-                model.strategies[strategy] = (*map(float, coefficients), *map(float, largest))
-                _take_residuals(model, points, left, coefficients)
+                model.strategies[strategy] = (*coefficients.tolist(), *largest.tolist())
+                for key, group in left.items():
+                    point = points.setdefault(key, Point(place_of(key), {}, {}))
+                    _take_residuals(model, point, strategy, group, coefficients)
         model.points = [points[key] for key in sorted(points, key=place_of)]
         return model
 
+    def _coefficients(self, groups: Sequence[_Group]) -> Array:
+        products = np.sum([group.products for group in groups], axis=0)
+        sums = np.sum([group.sums for group in groups], axis=0)
+        return nonnegative(products, sums, float(sum(group.weights.sum() for group in groups)))
 
-def _take_residuals(model: Model, points: dict[TuningKey, Point], samples: Sequence[Sample], found: Array) -> None:
-    """What a strategy is off by at every point, in the mean, and then each of its configurations."""
-    predicted = np.array([one.terms for one in samples]) @ found
-    samples = [one for one, time in zip(samples, predicted, strict=True) if time > 0]
-    off = {one: log(one.time_us / time) for one, time in zip(samples, predicted[predicted > 0], strict=True)}
-    by_key = defaultdict(list)
-    for one in samples:
-        model.candidates[str(one.candidate)] = model.candidates.get(str(one.candidate), 0) + 1
-        by_key[one.key].append(one)
-    for key, group in by_key.items():
-        least = min(one.time_us for one in group)
-        weights = [least / one.time_us for one in group]
-        mean = sum(weight * off[one] for weight, one in zip(weights, group, strict=True)) / sum(weights)
-        point = points.setdefault(key, Point(place_of(key), {}, {}))
-        point.strategies[group[0].candidate.strategy] = mean
-        point.candidates.update({str(one.candidate): off[one] - mean for one in group})
+
+def _take_residuals(model: Model, point: Point, strategy: str, group: _Group, coefficients: Array) -> None:
+    """What a strategy is off by at a point, in the mean, and then each of its configurations."""
+    for name in group.names:
+        model.candidates[name] = model.candidates.get(name, 0) + 1
+    predicted = group.terms @ coefficients
+    if (predicted > 0).all():
+        off = np.log(group.times_us / predicted)
+        mean = float(off @ group.weights / group.weights.sum())
+        point.strategies[strategy] = mean
+        point.candidates.update(zip(group.names, (off - mean).tolist(), strict=True))
 
 
 def nonnegative(products: Array, sums: Array, weight: float) -> Array:

@@ -140,7 +140,9 @@ def test_outside_of_all_regions_is_a_miss(
     publish(model(fast=-0.5))
     far = torch.randn(2, 60_000)
     with pytest.warns(UserWarning, match="nothing like 2x60000 k=600"):
-        assert autotopk.explain(far, 600).choice.step == "heuristic"
+        explained = autotopk.explain(far, 600)
+    assert explained.choice.step == "heuristic"
+    assert "  not predicted: nothing was measured around" in str(explained)
     assert "60000" in (tmp_path / "misses").read_text()
     known = default.known()
     assert predicting.bound(Problem.contiguous(4, 2048, K, device_type="cpu"), cpu_device(), known) == 1.04
