@@ -115,7 +115,10 @@ class Small(Grid):
         return {one.key: one for one in grid([1, 2, 4], [32, 64, 256], [2], orders=[True])}
 
 
-def test_the_tuner_goes_on_with_the_grid_and_another_run_after_that(tmp_path: Path) -> None:
+def test_the_tuner_goes_on_with_the_grid_and_another_run_after_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autotopk.tuning.bounds.models_of", lambda *_: {})  # no bound is known
     named = [Workload(8, 256, 4)]
 
     def run(count: int) -> list[Workload]:
