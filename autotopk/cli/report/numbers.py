@@ -1,13 +1,14 @@
 """What the report says, computed from records alone: speeds, floors, why candidates lost, noise."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean, median, quantiles
 
 from autotopk.candidate import TORCH_TOPK
 from autotopk.device import Device
 from autotopk.key import TuningKey
+from autotopk.prediction import CELL, Cell, Model
 from autotopk.problem import DTYPE_BYTES
 from autotopk.tuning_db.records import Tried, Winner
 
@@ -72,6 +73,21 @@ class Spread:
     middle: float
     upper: float
     most: float
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What is known of shapes that nobody tuned, of one operation, width of elements and order."""
+
+    kind: str
+    element_bytes: int
+    sorted: bool
+    bounds: Spread
+    """Of its regions: the time of a choice over that of the best, at most."""
+    high: float
+    """Which 19 of 20 bounds are no higher than."""
+    where: str
+    """The region with the highest."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +174,28 @@ def regrets(tried: Iterable[Tried], winners: Iterable[Winner]) -> Spread | None:
     best = _best(last.values())
     own = [last.get((one.key, one.candidate.strategy, one.candidate.config)) for one in winners]
     return spread(one.ratio / best[one.key] - 1 for one in own if one and one.status == "ok" and one.ratio is not None)
+
+
+def predicted(models: Mapping[str, Model]) -> list[Predicted]:
+    """Of every operation's model what its regions say, the operation's name first."""
+    found = []
+    for kind, model in sorted(models.items()):
+        places: defaultdict[tuple[int, int], dict[Cell, float]] = defaultdict(dict)
+        for cell, region in model.regions.items():
+            places[cell[3:]][cell] = region.bound
+        for (doublings, order), bounds in sorted(places.items()):
+            spread_, ranked = spread(bounds.values()), sorted(bounds.values())
+            if spread_ is not None:
+                high, where = ranked[-1 - len(ranked) // 20], _region(max(bounds, key=bounds.__getitem__))
+                found.append(Predicted(kind, 1 << doublings, bool(order), spread_, high, where))
+    return found
+
+
+def _region(cell: Cell) -> str:
+    """Its rows, columns and k."""
+    edges = [(1 << CELL * one, (1 << CELL * (one + 1)) - 1) for one in cell[:3]]
+    rows, cols, k = (f"{least:,} to {most:,}" for least, most in edges)
+    return f"{rows} rows, {cols} columns, k {k}"
 
 
 def _last(tried: Iterable[Tried]) -> dict[tuple[TuningKey, str, str], Tried]:

@@ -1,6 +1,6 @@
 """The page: what `numbers` computes, laid out for the template beside this file."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import geometric_mean
@@ -13,6 +13,7 @@ from autotopk.cli.report.figures import Timed
 from autotopk.cli.report.source import Source, states
 from autotopk.cli.report.templates import environment
 from autotopk.device import Device
+from autotopk.prediction import Model
 from autotopk.tuning_db.records import Software, Tried, Winner
 
 MOST = 15
@@ -55,6 +56,7 @@ class OfDevice:
     winners: list[Winner]
     losses: list[numbers.Losses]
     regrets: numbers.Spread | None
+    predicted: list[numbers.Predicted]
     tried: int
     failures: list[tuple[str, str, str, int]]
     margins: numbers.Spread | None
@@ -103,7 +105,14 @@ def of_devices(source: Source, here: Sequence[Device] = ()) -> list[OfDevice]:
     for turn in source.tried:
         tried.setdefault(turn.fingerprint, []).append(turn)
     return [
-        _of_device(its, tried.get(its[0].device.fingerprint, []), source.software, here, f"device{at}")
+        _of_device(
+            its,
+            tried.get(its[0].device.fingerprint, []),
+            source.models.get(its[0].device.fingerprint, {}),
+            source.software,
+            here,
+            f"device{at}",
+        )
         for at, its in enumerate(by_device(source.winners), 1)
     ]
 
@@ -117,7 +126,12 @@ def by_device(winners: Iterable[Winner]) -> list[list[Winner]]:
 
 
 def _of_device(
-    winners: list[Winner], tried: list[Tried], software: Iterable[Software], here: Sequence[Device], anchor: str
+    winners: list[Winner],
+    tried: list[Tried],
+    models: Mapping[str, Model],
+    software: Iterable[Software],
+    here: Sequence[Device],
+    anchor: str,
 ) -> OfDevice:
     device = winners[0].device
     floors = [(one, floor) for one in winners if (floor := numbers.floor_us(one.key, device)) is not None]
@@ -139,6 +153,7 @@ def _of_device(
         winners,
         numbers.losses(tried, winners),
         numbers.regrets(tried, winners),
+        numbers.predicted(models),
         len(tried),
         numbers.failures(tried, MOST),
         numbers.spread(one.margin for one in winners),

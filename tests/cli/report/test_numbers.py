@@ -11,6 +11,7 @@ from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.cli.report import numbers
 from autotopk.device import H100, Device
 from autotopk.key import TuningKey
+from autotopk.prediction import Model, Region
 from autotopk.tuning_db.records import Status, Tried
 from tests.tuning_db.examples import KEY, winner
 
@@ -81,6 +82,17 @@ def test_regret_is_of_the_last_races() -> None:
     assert (found.count, found.least) == (2, 0.0)
     assert found.most == pytest.approx(0.1)
     assert numbers.regrets([], winners) is None
+
+
+def test_bounds_are_told_by_operation_width_and_order() -> None:
+    regions = {(3, 6, at, 2, 1): Region(1.01 + at / 100, 9) for at in range(5)}
+    regions[2, 5, 1, 1, 0] = Region(1.2, 3)
+    narrow, wide = numbers.predicted({"topk": Model(regions=regions), "kth": Model()})
+    assert (narrow.element_bytes, narrow.sorted, narrow.bounds.count, narrow.bounds.most) == (2, False, 1, 1.2)
+    assert narrow.where == "16 to 63 rows, 1,024 to 4,095 columns, k 4 to 15"
+    assert (wide.kind, wide.element_bytes, wide.sorted, wide.bounds.count) == ("topk", 4, True, 5)
+    assert wide.bounds.middle == pytest.approx(1.03)
+    assert wide.high == wide.bounds.most == pytest.approx(1.05)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["ok", "noisy", "wrong", "timeout"])), max_size=40))

@@ -12,10 +12,12 @@ from uuid import uuid4
 
 import pytest
 
+from autotopk import settings
 from autotopk.candidate import Candidate
 from autotopk.cli.report import figures, page, source, templates
 from autotopk.cli.report.chart import LEFT, WIDTH, scatter
 from autotopk.device import H100
+from autotopk.prediction import Model, Region, rows_of
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.store import Store
 from tests.cli.conftest import Cli
@@ -86,6 +88,19 @@ def test_sections_follow_what_the_file_has(tmp_path: Path) -> None:
     told = text(page.render(source.read(full)))
     assert "What was tried, and why it lost 3 measurements." in told
     assert "bad wrong 1 too small" in told
+
+
+def test_bounds_come_from_the_winners_file_or_the_one_beside_a_database(tmp_path: Path) -> None:
+    model = Model({"block_radix": (1.0, 9.0)}, regions={(3, 6, 2, 2, 1): Region(1.042, 5)})
+    full = filled(tmp_path / "tuning.sqlite", measurement("quick", 0.5))
+    with Store.open(full) as store:
+        assert store.derive_winners()
+    assert "Where nothing was tuned" not in text(page.render(source.read(full)))
+    beside = settings.published_path(full)
+    artifact.publish([winner()], beside, rows_of(model, H100.fingerprint, "topk"))
+    for path in (full, beside):
+        told = text(page.render(source.read(path)))
+        assert "topk 4 sorted 1 1.042 1.042 1.042 64 to 255 rows, 4,096 to 16,383 columns, k 16 to 63" in told
 
 
 def test_strategies_that_are_not_installed_are_told(tmp_path: Path) -> None:
