@@ -73,11 +73,11 @@ def numbers_in(text: str) -> tuple[float, ...]:
     """Those of a JSON array. Raises ValueError on anything else."""
     try:
         found = json.loads(text)
-    except RecursionError as error:
-        raise ValueError("not JSON") from error
-    if type(found) is not list or not all(type(one) in (int, float) and isfinite(one) for one in found):
-        raise ValueError("not a JSON array of finite numbers")
-    return tuple(map(float, found))
+        if type(found) is list and all(type(one) in (int, float) and isfinite(one) for one in found):
+            return tuple(map(float, found))
+    except (OverflowError, RecursionError) as error:
+        raise ValueError("not JSON, or of numbers beyond all limits") from error
+    raise ValueError("not a JSON array of finite numbers")
 
 
 def kind_of(key: TuningKey) -> str:

@@ -28,11 +28,13 @@ class Differences:
     winners: list[Changed]
     kernels: dict[str, Change]
     """By name, as far as both files are bundles."""
+    predictions: bool = False
+    """Whether other numbers were fitted to what was measured."""
 
     @property
     def any(self) -> bool:
         """Whether anything differs."""
-        return bool(self.winners or self.kernels)
+        return bool(self.winners or self.kernels or self.predictions)
 
     def lines(self) -> list[str]:
         """How much, in words."""
@@ -42,7 +44,7 @@ class Differences:
         for what, changes in (("winners", [one.change for one in self.winners]), ("kernels", [*self.kernels.values()])):
             counts = [f"{changes.count(one)} {one}" for one in get_args(Change) if one in changes]
             lines.append(f"{what}: {', '.join(counts) or 'the same'}")
-        return lines
+        return [*lines, "predictions: changed"] if self.predictions else lines
 
 
 def compare_files(old: Path, new: Path) -> Differences:
@@ -56,11 +58,12 @@ def compare_files(old: Path, new: Path) -> Differences:
         for place in sorted({*before, *after})
         if (one := before.get(place)) != (other := after.get(place)) and (some := one or other)
     ]
+    predictions = ours.fitted != theirs.fitted
     if our_bundle is None or their_bundle is None:
-        return Differences(winners, {})
+        return Differences(winners, {}, predictions)
     was, is_ = our_bundle.kernels, their_bundle.kernels
     names = sorted(name for name in {*was, *is_} if was.get(name) != is_.get(name))
-    return Differences(winners, {name: _change(was.get(name), is_.get(name)) for name in names})
+    return Differences(winners, {name: _change(was.get(name), is_.get(name)) for name in names}, predictions)
 
 
 def _change(old: object, new: object) -> Change:

@@ -17,6 +17,7 @@ from autotopk import registry
 from autotopk.candidate import Candidate
 from autotopk.device import H100, Device
 from autotopk.key import TuningKey
+from autotopk.prediction import Fitted
 from autotopk.problem import Problem
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.bundle import Bundle, kernel_name
@@ -325,7 +326,27 @@ def test_signed_bundles(cli: Cli, tuned: Path, tmp_path: Path, monkeypatch: pyte
 def test_diff_of_the_same(cli: Cli, bundled: Path, tuned: Path) -> None:
     assert cli("diff", bundled, bundled).stdout == "the same winners and kernels\n"
     assert cli("diff", bundled, tuned).stdout == "the same winners and kernels\n"  # which has no kernels to compare
-    assert json.loads(cli("diff", bundled, tuned, "--json").stdout) == {"winners": [], "kernels": {}}
+    assert json.loads(cli("diff", bundled, tuned, "--json").stdout) == {
+        "winners": [],
+        "kernels": {},
+        "predictions": False,
+    }
+
+
+def test_what_was_fitted_travels_in_a_bundle(
+    cli: Cli, small: Small, bundled: Path, tuned: Path, tmp_path: Path
+) -> None:
+    fitted = [Fitted(small.winner(1).device.fingerprint, "topk", "strategy", "small", (1.0, 2.0, 1e30, 1e30))]
+    artifact.publish(artifact.read(tuned), tuned, fitted)
+    cli("export", tmp_path / "new", "--db", tuned)
+    cli("export", tmp_path / "again.sqlite", "--db", tmp_path / "new", "--winners-only")
+    for path in (tmp_path / "new", tmp_path / "again.sqlite"):
+        assert [Fitted.of(row) for row in artifact.contents(path).fitted] == fitted
+    assert cli("diff", bundled, tmp_path / "new", code=1).stdout.splitlines() == [
+        "winners: the same",
+        "kernels: the same",
+        "predictions: changed",
+    ]
 
 
 def test_diff(cli: Cli, small: Small, bundled: Path, tmp_path: Path) -> None:

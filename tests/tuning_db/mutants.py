@@ -143,7 +143,7 @@ def change_schema(path: Path, draw: random.Random) -> None:
                 [f"UPDATE sqlite_master SET sql = replace(sql, '{column} ', '\"{'x' * 3000}\" ') WHERE name = '{one}'"],
                 [f"UPDATE sqlite_master SET sql = 'nonsense' WHERE name = '{one}'"],
                 [f"DELETE FROM sqlite_master WHERE name = '{one}'"],
-                [f"PRAGMA user_version = {draw.choice([-1, 0, 1, 2, 3, 2**31 - 1])}"],
+                [f"PRAGMA user_version = {draw.choice([-1, 0, 1, 2, 3, 4, 2**31 - 1])}"],
                 [f"PRAGMA application_id = {draw.choice([0, -1, 12345])}"],
             ]
         ):
@@ -170,6 +170,38 @@ def change_winners(path: Path, draw: random.Random) -> None:
     edited(path, draw.choice(statements), untyped=draw.choice([None, table]))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection, suppress(sqlite3.Error, ValueError):
         rows = [*artifact._device_rows(connection), *artifact._rows(connection)]
+        connection.execute("UPDATE digest SET sha256 = ?", [artifact._digest(rows)])
+
+
+def change_fits(path: Path, draw: random.Random) -> None:
+    """Odd numbers, names and parts of what was fitted, under a digest that holds."""
+    columns = list(formats.FITTED)
+    numbers = [
+        "[1e308,1e308]",
+        "[-1,-1,-1]",
+        "[0]",
+        f"[{'9' * 400}]",
+        f"[{'1e308,' * 60}1]",
+        f"[{'-1,' * 60}0]",
+        "[7.5]",
+    ]
+    value = draw.choice([*VALUES, *numbers * 6])
+    where = draw.choice(["1", "part = 'point'", "part = 'strategy'", "part = 'candidate'", "part = 'regions'"])
+    statements: list[Sql] = [
+        (f"UPDATE fitted SET numbers = ? WHERE {where}", [value]),
+        (f"UPDATE fitted SET numbers = ? WHERE {where}", [value]),
+        (f"UPDATE fitted SET numbers = replace(numbers, ?, ?) WHERE {where}", draw.choices("0123.,-e", k=2)),
+        (f"UPDATE fitted SET {draw.choice(columns)} = ? WHERE {where}", [value]),
+        (
+            f"UPDATE fitted SET part = ? WHERE {where}",
+            [draw.choice(["point", "strategy", "candidate", "regions", "odd"])],
+        ),
+        (f"DELETE FROM fitted WHERE {where}", []),
+        ("INSERT INTO fitted VALUES (?, ?, ?, ?, ?)", [draw.choice(VALUES) for _ in columns]),
+    ]
+    edited(path, draw.choice(statements), untyped=draw.choice([None, "fitted"]))
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection, suppress(sqlite3.Error, ValueError):
+        rows = [*artifact._device_rows(connection), *artifact._rows(connection), *artifact._fitted_rows(connection)]
         connection.execute("UPDATE digest SET sha256 = ?", [artifact._digest(rows)])
 
 
@@ -206,6 +238,7 @@ def change_measurements(path: Path, draw: random.Random) -> None:
 Mutation = Callable[[Path, random.Random], None]
 OF_ANY: list[Mutation] = [flip_bits, flip_bits, cut, append, move_pages, change_schema]
 OF_WINNERS: list[Mutation] = [*OF_ANY, *[change_winners] * 8]
+OF_FITS: list[Mutation] = [*OF_ANY, *[change_fits] * 12]
 OF_DATABASES: list[Mutation] = [*OF_ANY, *[change_measurements] * 8]
 
 
