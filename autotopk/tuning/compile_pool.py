@@ -19,7 +19,7 @@ from autotopk.problem import Problem
 from autotopk.program import HostProgram, Program
 from autotopk.tuning.candidates import program_of
 from autotopk.tuning.timing import first_line
-from autotopk.tuning.worker import live_with_parent
+from autotopk.tuning.worker import live_with_parent, slices
 from autotopk.tuning_db.records import Status
 
 COMPILE_S = 120.0
@@ -124,8 +124,11 @@ class CompilePool:
                 continue
             library = any(isinstance(started.program, HostProgram) for started in pending.values())
             longest, left = PREPARE_S if library else COMPILE_S, until - time.monotonic()
-            done, _ = wait(waited, timeout=max(0.0, min(longest, left)), return_when=FIRST_COMPLETED)
-            if not done and left <= longest:
+            for part in slices(max(0.0, min(longest, left))):
+                done, _ = wait(waited, timeout=part, return_when=FIRST_COMPLETED)
+                if done or time.monotonic() > until:
+                    break
+            if not done and (left <= longest or time.monotonic() > until):
                 return
             if not done:
                 yield from ((one, started.build([_TOO_LONG])) for one, started in pending.items())

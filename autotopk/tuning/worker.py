@@ -8,8 +8,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from types import TracebackType
@@ -35,7 +36,7 @@ START_S = 180.0
 """Longest start of a worker: imports, the CUDA context."""
 
 SLICE_S = 1.0
-"""Of a wait for an answer."""
+"""Of a wait."""
 
 OPEN_S = 120.0
 """Longest preparation of a problem: its inputs, torch.topk."""
@@ -155,7 +156,7 @@ class Worker:
     def _receive(self, timeout_s: float) -> Reply[Any]:
         assert self._connection is not None
         try:
-            if _answers(self._connection, timeout_s):
+            if any(self._connection.poll(part) for part in slices(timeout_s)):
                 reply: Reply[Any] = self._connection.recv()
             else:
                 reply = Reply("timeout", error=f"took longer than {timeout_s:g} s")
@@ -172,10 +173,10 @@ class Worker:
         return signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
 
 
-def _answers(connection: Connection, timeout_s: float) -> bool:
-    """Whether an answer comes in time; where schedulers stop this process and its worker, that counts for a slice."""
-    slices = math.ceil(timeout_s / SLICE_S)
-    return any(connection.poll(timeout_s / slices) for _ in range(slices))
+def slices(seconds: float) -> Iterator[float]:
+    """A wait in parts: where a scheduler stops this process and those that it waits for, that counts for one alone."""
+    count = max(1, math.ceil(seconds / SLICE_S))
+    return repeat(seconds / count, count)
 
 
 def live_with_parent() -> None:

@@ -3,17 +3,23 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autotopk.cli import fleet
+from autotopk.device import H100, cpu_device
 from autotopk.errors import SelectionError
+from autotopk.tuning_db.leases import Leases
 from autotopk.tuning_db.store import Store
+from tests.cli.conftest import Cli
+from tests.tuning_db.examples import ATEN, KEY, measurement
 
 WORKLOADS = ["--rows", "4", "--cols", "64,128,256", "-k", "3"]
 COUNT = 6
@@ -41,22 +47,21 @@ def complete(database: Path, progress: dict[str, Any]) -> None:
 
 
 def test_a_tuner_for_every_device(database: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """They share the workloads, and each line says whose it is."""
-    assert fleet.tune_everywhere(["tune", *WORKLOADS, "--device", "all"], None, None, ["cpu", "cpu"]) == 0
+    """They share the workloads, each line says whose it is, and where one fails the others go on."""
+    assert fleet.tune_everywhere(["tune", *WORKLOADS, "--device", "all"], None, None, ["cpu", "cuda:99", "cpu"]) == 2
     told = status()
     (progress,) = told["progress"]
     complete(database, progress)
     assert told["claimed"] == []
     lines = capfd.readouterr().out.splitlines()
-    assert lines
+    (failed,) = [line for line in lines if line.startswith("cuda:99: ")]
+    assert "error: device 'cuda:99' is not here" in failed
+    lines.remove(failed)
+    assert sum("finished after" in line for line in lines) == 2
+    with Store.open(database) as store:
+        keys = [winner.key for winner in store.winners()]
+        assert {one.specimen for one in store.evidence(cpu_device().fingerprint, keys[0])} == {socket.gethostname()}
     assert all(line.startswith("cpu: ") for line in lines)
-
-
-def test_where_one_fails_the_others_go_on(database: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert fleet.tune_everywhere(["tune", *WORKLOADS], None, None, ["cpu", "cuda:99", "cpu"]) == 2
-    (progress,) = status()["progress"]
-    complete(database, progress)
-    assert "cuda:99: error: " in capfd.readouterr().out
 
 
 EVERYWHERE = """
@@ -107,6 +112,25 @@ def held(database: Path) -> bool:
             return bool(leases.status(store)[1])
     except Exception:  # being made
         return False
+
+
+def test_status_in_words(cli: Cli, database: Path) -> None:
+    """Of a campaign at work: how far it is, who holds what, and how far GPUs of one model differ."""
+    with Store.open(database) as store:
+        for specimen, ratio in (("GPU-1", 0.5), ("GPU-2", 0.52)):
+            store.record(store.begin_run(H100, ATEN, {}, specimen), [measurement(ratio=ratio)])
+        leases = Leases(store, "nightly", H100, "node7:4711:cuda0", 60.0)
+        keys = [replace(KEY, rows=rows) for rows in (1, 2, 4, KEY.rows)]
+        leases.enrol(keys)
+        for key in keys[:2]:
+            if claim := leases.claim([key]):
+                leases.complete(claim, "tuned")
+        leases.claim(keys[-1:])
+    told = " ".join(cli("fleet", "status").stdout.split())
+    assert f"{database} campaign device done claimed open failed left" in told
+    assert f"nightly {H100.fingerprint} 50% 2 1 1 0 0:00:0" in told
+    assert f"{KEY} {H100.fingerprint} node7:4711:cuda0 2 60 s" in told
+    assert f"{H100.fingerprint} 2 1 4.0% 4.0% {KEY}" in told
 
 
 def test_what_all_devices_do_not_go_with() -> None:

@@ -17,7 +17,7 @@ import torch
 from autotopk.candidate import Candidate
 from autotopk.errors import MeasurementError
 from autotopk.problem import Problem
-from autotopk.tuning.worker import Worker, _serve
+from autotopk.tuning.worker import Worker, _serve, slices
 from tests.tuning.planted import Planted, Way
 
 PROBLEM = Problem.contiguous(4, 64, 5, device_type="cpu")
@@ -176,6 +176,14 @@ def test_stopped_time_is_no_candidates_fault(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["ok"] * 4, done.stderr
+
+
+def test_a_wait_is_as_long_as_its_slices() -> None:
+    for seconds in (0.0, 0.3, 1.0, 30.0, 120.5):
+        parts = [*slices(seconds)]
+        assert sum(parts) == pytest.approx(seconds)
+        assert len(parts) >= 1
+        assert max(parts) <= 1
 
 
 def _runs(pid: int) -> bool:

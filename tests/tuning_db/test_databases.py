@@ -269,6 +269,27 @@ def test_reading_needs_a_tuning_database(place: Database) -> None:
         Store.open(place, read_only=True)
 
 
+def test_tuners_that_start_together_make_the_tables_once(place: Database) -> None:
+    start, failed = Barrier(4), []
+
+    def begin() -> None:
+        try:
+            start.wait()
+            with Store.open(place) as own:
+                own.begin_run(H100, ATEN, {})
+        except Exception as error:
+            failed.append(error)
+
+    tuners = [Thread(target=begin) for _ in range(4)]
+    for tuner in tuners:
+        tuner.start()
+    for tuner in tuners:
+        tuner.join()
+    assert failed == []
+    with Store.open(place, read_only=True) as opened:
+        assert sum(one.runs for one in opened.software()) == 4
+
+
 def test_tables_of_others_are_left_alone(postgres: PostgresServer) -> None:
     import psycopg
 
@@ -311,6 +332,9 @@ def test_each_workload_is_held_by_one(make: Make) -> None:
     assert claimed(other.claim(KEYS[2:])).key == KEYS[2]
     assert make("3").claim(KEYS) is None
     assert claimed(make("4", campaign="another").claim(KEYS)).key == KEYS[0]
+    another_model = Leases(make.store, "all", CPU, "host:5:cpu", 60.0)
+    another_model.enrol(KEYS)
+    assert claimed(another_model.claim(KEYS)).key == KEYS[0]
 
 
 def test_a_lease_that_ran_out_is_taken_over_and_its_holder_refused(make: Make) -> None:
