@@ -25,6 +25,7 @@ VARIABLES = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.pop("COLUMNS", None)  # which xdist sets, and tables follow
     os.environ["AUTOTOPK_MAX_CONTENTION"] = "1"  # tests run beside each other: what they tune is not to be served
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a shell's background, and inherited: Ctrl-C is tested
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -64,7 +64,7 @@ def use(path: Path, other: Path) -> None:
                 ask(store)
 
 
-SOME = range(50)
+SOME = range(30)
 ALL = [pytest.param(range(at, at + 100), marks=pytest.mark.slow) for at in range(0, 1000, 100)]
 
 
