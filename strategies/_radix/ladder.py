@@ -92,7 +92,16 @@ def ladder(config_type: Any, preferred: RadixConfig, problem: Problem, device: D
         and (rung.items == most or problem.cols <= held(rung))
         and fits(rung, problem, device)
     ]
-    return sorted(able, key=lambda rung: _layout_cost(rung, preferred, problem) + _capacity_cost(rung, problem, device))
+    layouts: dict[tuple[int, ...], tuple[float, int]] = {}
+
+    def cost(rung: RadixConfig) -> float:
+        layout = (rung.blocks_per_row, rung.threads, rung.items, rung.vector, rung.radix_bits)
+        if layout not in layouts:  # several rungs differ in capacity alone, and a first call waits for this
+            layouts[layout] = _layout_cost(rung, preferred, problem), wanted_capacity(rung, problem, device)
+        beside, wanted = layouts[layout]
+        return beside + _capacity_cost(rung, wanted, problem)
+
+    return sorted(able, key=cost)
 
 
 def rungs(config_type: Any, arch: int, source: Callable[[Any, Problem], Any]) -> Iterator[Any]:
@@ -140,9 +149,8 @@ def _layout_cost(rung: RadixConfig, preferred: RadixConfig, problem: Problem) ->
     return cost + 0.1 * log2(held(rung) / problem.cols)
 
 
-def _capacity_cost(rung: RadixConfig, problem: Problem, device: Device) -> float:
+def _capacity_cost(rung: RadixConfig, wanted: int, problem: Problem) -> float:
     """Estimated doublings of the time beside the capacity that is wanted."""
-    wanted = wanted_capacity(rung, problem, device)
     if not rung.capacity:
         return 0.0 if not wanted else 0.2 if problem.cols <= held(rung) else 1.0
     wanted = wanted or power_of_two(problem.k)
