@@ -18,6 +18,7 @@ from math import exp, inf, isfinite, log, log2
 from operator import gt, mul
 from typing import NamedTuple
 
+from autotopk.candidate import Candidate
 from autotopk.key import TuningKey
 from autotopk.problem import DTYPE_BYTES
 
@@ -34,6 +35,8 @@ LEAST_WEIGHT = 0.02
 
 OTHER_WIDTH, OTHER_ORDER = 0.5, 0.5
 """How far a dtype of twice the width, and the other order, are from one another, in doublings."""
+
+PLAIN = "topk"
 
 Cell = tuple[int, int, int, int, int]
 """Of rows, cols, k; doublings of the bytes of an element; whether sorted."""
@@ -53,9 +56,9 @@ class Fitted:
     part: str
     """"strategy": coefficients, then the largest terms; "candidate": points it was measured at; "point": doublings of
     rows, cols, k, then the place of a strategy or candidate and its residual, and so on; "regions": cell, bound, points
-    around, and so on."""
+    around, and so on; "example": rows, cols, k, whether sorted, then terms there."""
     name: str
-    """Of the strategy or candidate; else a number."""
+    """Of the strategy or candidate; of an example, dtype and candidate; else a number."""
     numbers: tuple[float, ...]
 
     def row(self) -> tuple[str, str, str, str, str]:
@@ -82,7 +85,7 @@ def numbers_in(text: str) -> tuple[float, ...]:
 
 def kind_of(key: TuningKey) -> str:
     """What is fitted together: "topk", "windows", "softmax"."""
-    return key.routing or "topk"
+    return key.routing or PLAIN
 
 
 def cell_of(key: TuningKey) -> Cell:
@@ -120,6 +123,14 @@ Near = Sequence[tuple[float, float, Point]]
 """Points by their weights, for strategies and for configurations."""
 
 
+class Example(NamedTuple):
+    """The terms of a strategy at a point, by which a reader knows whether they are the same today."""
+
+    key: TuningKey
+    candidate: Candidate
+    terms: tuple[float, ...]
+
+
 @dataclass
 class Model:
     """What was fitted for one kind of problems on one device."""
@@ -129,6 +140,7 @@ class Model:
     candidates: dict[str, int] = field(default_factory=dict)
     points: list[Point] = field(default_factory=list)
     regions: dict[Cell, Region] = field(default_factory=dict)
+    examples: list[Example] = field(default_factory=list)
 
     def near(self, key: TuningKey, without: Point | None = None) -> Near:
         """The points around a problem, perhaps without one of them."""
@@ -186,6 +198,10 @@ def rows_of(model: Model, device: str, kind: str) -> list[Fitted]:
         residuals = {**point.strategies, **point.candidates}
         pairs = [number for name in sorted(residuals) for number in (places[name], residuals[name])]
         found.append(Fitted(device, kind, "point", f"{at:06}", _short((*point.place, *pairs))))
+    for example in model.examples:
+        key = example.key
+        its = _short((key.rows, key.cols, key.k, int(key.sorted), *example.terms))
+        found.append(Fitted(device, kind, "example", f"{key.dtype} {example.candidate}", its))
     for row in sorted({cell[0] for cell in model.regions}):
         numbers = [number for cell, one in sorted(model.regions.items()) if cell[0] == row for number in (*cell, *one)]
         found.append(Fitted(device, kind, "regions", f"{row:06}", _short(numbers)))
@@ -194,8 +210,11 @@ def rows_of(model: Model, device: str, kind: str) -> list[Fitted]:
 
 def model_of(rows: Iterable[Sequence[str]]) -> Model:
     """The inverse, of the (..., part, name, numbers) of one kind. Raises ValueError on what is no model."""
-    parts: dict[str, dict[str, tuple[float, ...]]] = {"strategy": {}, "candidate": {}, "point": {}, "regions": {}}
-    for *_, part, name, text in rows:
+    parts: dict[str, dict[str, tuple[float, ...]]]
+    parts = {"strategy": {}, "candidate": {}, "point": {}, "regions": {}, "example": {}}
+    routing = ""
+    for _, kind, part, name, text in rows:
+        routing = "" if kind == PLAIN else kind
         if part not in parts:
             raise ValueError(f"what was fitted has an odd part, {part!r}")
         parts[part][name] = numbers_in(text)
@@ -212,6 +231,10 @@ def model_of(rows: Iterable[Sequence[str]]) -> Model:
             for *cell, bound, points in zip(*(numbers[at::7] for at in range(7)), strict=True):
                 row, col, count, width, order = map(int, cell)
                 model.regions[row, col, count, width, order] = Region(bound, int(points))
+        for name, (rows_, cols, k, order, *terms) in parts["example"].items():
+            dtype, strategy, config = name.split(" ", 2)
+            key = TuningKey(dtype, int(rows_), int(cols), int(k), bool(order), routing)
+            model.examples.append(Example(key, Candidate(strategy, config), tuple(terms)))
     except (TypeError, IndexError) as error:
         raise ValueError(f"what was fitted is odd: {error}") from error
     if any(abs(one) > MOST_RESIDUAL for point in model.points for part in _residuals(point) for one in part):

@@ -1,9 +1,9 @@
 """What could serve a problem by predicted times, quickest first: rungs of the able strategies, and their shortlists."""
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
-from math import inf
+from math import inf, isclose
 from typing import NamedTuple
 
 from autotopk import registry
@@ -14,6 +14,7 @@ from autotopk.problem import Problem
 from autotopk.runtime.borrowing import lenders
 from autotopk.runtime.winners import NONE, Winners
 from autotopk.strategy import Config, Strategy
+from autotopk.workloads import Workload
 
 RUNGS = 12
 """Of a ladder that are asked for their time: the likeliest."""
@@ -42,7 +43,27 @@ class Proposal(NamedTuple):
 def model_for(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> Model | None:
     """What was fitted for the key's kind on the device, else on a twin of it."""
     kind, twins = kind_of(key), lenders(device, known)[0]
-    return next((found for one in (known.get(device.fingerprint, NONE), *twins) if (found := one.model(kind))), None)
+    for winners in (known.get(device.fingerprint, NONE), *twins):
+        if model := winners.model(kind):
+            if winners.device is not None:
+                _leave_out_changed(model, winners.device)
+            return model
+    return None
+
+
+def _leave_out_changed(model: Model, device: Device) -> None:
+    """Without strategies whose terms are others today than those that were fitted; looked at once."""
+    while model.examples:
+        key, candidate, terms = model.examples.pop()
+        try:
+            strategy = registry.get(candidate.strategy)
+            problem = Workload.of(key).problem(device.type)
+            today = strategy.terms(strategy.parse_config(candidate.config), problem, device)
+            same = len(today) == len(terms) and all(map(partial(isclose, rel_tol=1e-3, abs_tol=1e-9), today, terms))
+        except Exception:  # not installed, of another version, or anyone's code
+            same = False
+        if not same:
+            model.strategies.pop(candidate.strategy, None)
 
 
 def bound(problem: Problem, device: Device, known: Mapping[str, Winners]) -> float:

@@ -16,7 +16,7 @@ from autotopk import registry
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import Device
 from autotopk.key import TuningKey
-from autotopk.prediction import Model, Point, kind_of, place_of
+from autotopk.prediction import Example, Model, Point, kind_of, place_of
 from autotopk.tuning.log import Log
 from autotopk.tuning_db.winners import Evidence
 from autotopk.workloads import Workload
@@ -116,6 +116,7 @@ class Fit:
         for (strategy, key), group in grouped.items():
             if {len(one.terms) for one in group} == {lengths.setdefault(strategy, len(group[0].terms))}:
                 self._groups[strategy][key] = _Group.of(group)
+        self._examples = {one.candidate.strategy: Example(one.key, one.candidate, one.terms) for one in samples}
         self.keys = list(dict.fromkeys(one.key for one in samples))
         """The points."""
 
@@ -132,6 +133,7 @@ class Fit:
                 for key, group in left.items():
                     point = points.setdefault(key, Point(place_of(key), {}, {}))
                     _take_residuals(model, point, strategy, group, coefficients)
+                model.examples.append(self._examples[strategy])
         model.points = [points[key] for key in sorted(points, key=place_of)]
         return model
 

@@ -15,14 +15,14 @@ from autotopk import settings
 from autotopk.candidate import Candidate
 from autotopk.device import H100, Device, cpu_device
 from autotopk.key import TuningKey
-from autotopk.prediction import Model, Point, Region, cell_of, place_of, rows_of
+from autotopk.prediction import Example, Model, Point, Region, cell_of, place_of, rows_of
 from autotopk.problem import Problem
 from autotopk.runtime import dispatch, predicting
 from autotopk.runtime.state import default
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Winner
 from tests.registered import registered
-from tests.runtime.laddered import Driver, Laddered, settled
+from tests.runtime.laddered import Driver, Laddered, Rung, settled
 from tests.runtime.same import check, told, unwarned
 from tests.runtime.winners import CHUNKED, winner
 
@@ -153,6 +153,22 @@ def test_a_strategy_whose_terms_are_others_today_is_not_predicted(strategy: Ladd
     other = model(fast=-0.5)
     other.strategies["laddered"] = (10.0, 0.0, 1e30, 1e30)
     publish(other)
+    assert ran() == "predicted torch"
+
+
+def test_examples_tell_whether_terms_are_the_same_today(strategy: Laddered, driver: Driver) -> None:
+    its = model(fast=-0.5)
+    key = TuningKey("float32", X.shape[0], X.shape[1], K, True)
+    problem = Problem.contiguous(4, 2048, K, device_type="cpu")
+    terms = tuple(strategy.terms(Rung("fast"), problem, cpu_device()))
+    its.examples = [Example(key, Candidate("laddered", '{"name":"fast"}'), terms)]
+    publish(its)
+    assert ran() == "predicted fast"
+    its.examples = [its.examples[0]._replace(terms=(*terms[:-1], terms[-1] * 1.1))]
+    publish(its)
+    assert ran() == "predicted torch"
+    its.examples = [its.examples[0]._replace(terms=terms, candidate=Candidate("laddered", '{"other":"fast"}'))]
+    publish(its)
     assert ran() == "predicted torch"
 
 

@@ -101,14 +101,20 @@ def test_every_way_to_end_is_recorded_and_the_right_one_wins(
     assert not any(isinstance(event, CandidateMeasured) for event in events)
 
 
-def test_what_was_tuned_is_served(tmp_path: Path) -> None:
+def test_what_was_tuned_is_served_and_predicts_what_is_near(tmp_path: Path) -> None:
     import autotopk
 
     folder = Path(os.environ["AUTOTOPK_CACHE_DIR"])
-    report = tune([Workload(4, 64, 5)], device=torch.device("cpu"))
+    report = tune([Workload(4, cols, 5) for cols in (64, 128, 256)], device=torch.device("cpu"))
     assert report.store_path == folder / "tuning.sqlite"
     assert report.winners_path.parent == folder
     assert autotopk.explain(torch.randn(4, 64), 5).choice.step == "exact"
+    predicted = autotopk.explain(torch.randn(4, 200), 5).choice.prediction
+    assert predicted is not None
+    assert 0.1 < predicted.time_us < 1e5
+    assert predicted.region.points == 3
+    assert predicted.region.bound >= 1
+    assert artifact.contents(report.winners_path).fitted
 
 
 def test_a_spent_budget_skips_the_rest_and_publishes(run: Tune) -> None:
