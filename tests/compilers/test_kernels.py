@@ -228,6 +228,7 @@ def check_radix(kernel: Kernel, name: str, problem: Problem, device: Device) -> 
     assert kernel.shared_bytes <= foreseen < kernel.shared_bytes + 8192
 
 
+@pytest.mark.tilelang  # and no Triton, of any version
 @pytest.mark.parametrize("device", CONFIGS, ids=lambda device: device.name)
 def test_shipped_kernels_are_within_limits(device: Device, tmp_path: Path) -> None:
     """Of the first rung of every family in Triton or TileLang."""
