@@ -82,15 +82,22 @@ def bound(models: Mapping[str, Model], problem: Problem) -> float:
     return inf if model is None else model.bound(key)
 
 
+def fits(store: Store, fingerprint: str | None = None) -> dict[Device, dict[str, Model]]:
+    """What is fitted to all that counts in a tuning database, of one device or all, by kind."""
+    evidence: defaultdict[Device, defaultdict[TuningKey, list[Evidence]]] = defaultdict(lambda: defaultdict(list))
+    for one in store.evidence(fingerprint):
+        evidence[one.measurement.device][one.measurement.key].append(one)
+    return {
+        device: fit({key: times_of(found) for key, found in its.items()}, device) for device, its in evidence.items()
+    }
+
+
 def fitted(store: Store) -> list[Fitted]:
     """What is published beside the winners of a tuning database."""
-    evidence: defaultdict[Device, defaultdict[TuningKey, list[Evidence]]] = defaultdict(lambda: defaultdict(list))
-    for one in store.evidence():
-        evidence[one.measurement.device][one.measurement.key].append(one)
     return [
         row
-        for device, its in evidence.items()
-        for kind, model in fit({key: times_of(found) for key, found in its.items()}, device).items()
+        for device, models in fits(store).items()
+        for kind, model in models.items()
         for row in rows_of(model, device.fingerprint, kind)
     ]
 
