@@ -17,11 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from autotopk import registry
-from autotopk.candidate import Candidate, knobs_json
+from autotopk.candidate import TORCH_TOPK, Candidate, knobs_json
 from autotopk.device import Device
 from autotopk.errors import AutotopkError
 from autotopk.key import TuningKey
 from autotopk.prediction import Model, Near
+from autotopk.runtime import predicting
 from autotopk.tuning import bounds
 from autotopk.tuning.fitting import Fit, Sample, Times, nonnegative, samples_of, times_of
 from autotopk.tuning_db.store import Store
@@ -213,6 +214,25 @@ def _result(regrets: list[float]) -> Result:
     return Result(len(regrets), exp(fsum(regrets) / len(regrets)), exp(most), exp(max(regrets)))
 
 
+def served(times: Times, device: Device, least: int = 40) -> dict[TuningKey, float]:
+    """Time of what a call would run over that of the best, at left out points where so many candidates were measured.
+
+    Of what run time proposes, the first that was measured there.
+    """
+    found = {}
+    for samples in samples_of(times, device).values():
+        fit = Fit(samples)
+        for key in fit.keys:
+            its = times[key]
+            if len(its) >= least:
+                problem = Workload.of(key).problem(device.type)
+                proposed = predicting.proposals(problem, device, fit.model(frozenset([key])))
+                names = (one.strategy.candidate(one.config) for one in proposed)
+                chosen = next((one for one in names if one in its), TORCH_TOPK)
+                found[key] = its[chosen] / min(its.values())
+    return found
+
+
 def main(database: Path | None) -> None:
     """Print a table for each device."""
     if database is None:
@@ -229,6 +249,9 @@ def main(database: Path | None) -> None:
         print("| chosen by | geometric mean | 19 of 20 | worst |\n|---|--:|--:|--:|")
         for name, its in compare(times, device).items():
             print(f"| {name} | {its.mean:.3f} | {its.most_of_20:.3f} | {its.worst:.2f} |")
+        if lattices := served(times, device):
+            mean = exp(fsum(map(log, lattices.values())) / len(lattices))
+            print(f"proposed at {len(lattices)} whole lattices: {mean:.3f}, worst {max(lattices.values()):.2f}")
         for kind, model in bounds.fit(times, device).items():
             told = sorted(region.bound for region in model.regions.values())
             if told:

@@ -234,6 +234,9 @@ class _Asked:
                 self.rejected.append("predicted: nothing was measured around")
             return
         try:
+            if name := predicting.unfitted(self.problem, self.device, model):
+                self.rejected.append(f"predicted: {name} may be faster, and was measured nowhere")
+                return
             found = predicting.proposals(self.problem, self.device, model)
         except Exception as error:  # of anyone's strategy: the other steps name it
             self.rejected.append(f"times cannot be predicted: {type(error).__name__}: {error}")

@@ -13,6 +13,7 @@ from autotopk.prediction import Model, kind_of
 from autotopk.problem import Problem
 from autotopk.runtime.borrowing import lenders
 from autotopk.runtime.winners import NONE, Winners
+from autotopk.strategies.torch_fallback import strategy as torch_fallback
 from autotopk.strategy import Config, Strategy
 from autotopk.workloads import Workload
 
@@ -71,6 +72,13 @@ def bound(problem: Problem, device: Device, known: Mapping[str, Winners]) -> flo
     key = TuningKey.of(problem)
     model = model_for(key, device, known)
     return inf if model is None else model.bound(key)
+
+
+def unfitted(problem: Problem, device: Device, model: Model) -> str:
+    """A strategy that would serve by its own rule and of which nothing was fitted: who knows whether it is the best."""
+    strange = (one for one in registry.available() if one.name not in model.strategies and one is not torch_fallback)
+    able = (one for one in strange if not one.reasons_unable(problem, device))
+    return next((one.name for one in able if one.heuristic(problem, device) is not None), "")
 
 
 def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:

@@ -82,22 +82,24 @@ def bound(models: Mapping[str, Model], problem: Problem) -> float:
     return inf if model is None else model.bound(key)
 
 
+def fits(store: Store, fingerprint: str | None = None) -> dict[Device, dict[str, Model]]:
+    """What is fitted to all that counts in a tuning database, of one device or all, by kind."""
+    evidence: defaultdict[Device, defaultdict[TuningKey, list[Evidence]]] = defaultdict(lambda: defaultdict(list))
+    for one in store.evidence(fingerprint):
+        evidence[one.measurement.device][one.measurement.key].append(one)
+    return {
+        device: fit({key: times_of(found) for key, found in its.items()}, device) for device, its in evidence.items()
+    }
+
+
 def fitted(store: Store) -> list[Fitted]:
     """What is published beside the winners of a tuning database."""
     return [
         row
-        for device in store.devices()
-        for kind, model in models_of(store, device).items()
+        for device, models in fits(store).items()
+        for kind, model in models.items()
         for row in rows_of(model, device.fingerprint, kind)
     ]
-
-
-def models_of(store: Store, device: Device) -> dict[str, Model]:
-    """By kind, from all that was measured on a device."""
-    evidence: defaultdict[TuningKey, list[Evidence]] = defaultdict(list)
-    for one in store.evidence(device.fingerprint):
-        evidence[one.measurement.key].append(one)
-    return fit({key: times_of(found) for key, found in evidence.items()}, device)
 
 
 def regrets(fitted: Fit, samples: Sequence[Sample]) -> list[Regret]:

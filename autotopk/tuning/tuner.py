@@ -231,7 +231,8 @@ class TuningRun:
     def _bound(self) -> Bound:
         """The bound of every key, fitted anew when there is a fourth more to fit it to: fitting takes a second."""
         if len(self._winners) >= REFIT * self._fitted_to:
-            self._models = bounds.models_of(self.context.store, self.context.device)
+            device = self.context.device
+            self._models = bounds.fits(self.context.store, device.fingerprint).get(device, {})
             self._fitted_to = max(1, len(self._winners))
         models = self._models
         return lambda key: models[kind].bound(key) if (kind := kind_of(key)) in models else math.inf

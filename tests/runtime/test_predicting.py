@@ -166,10 +166,18 @@ def test_examples_tell_whether_terms_are_the_same_today(strategy: Laddered, driv
     assert ran() == "predicted fast"
     its.examples = [its.examples[0]._replace(terms=(*terms[:-1], terms[-1] * 1.1))]
     publish(its)
-    assert ran() == "predicted torch"
+    assert ran() == "heuristic usual"
     its.examples = [its.examples[0]._replace(terms=terms, candidate=Candidate("laddered", '{"other":"fast"}'))]
     publish(its)
-    assert ran() == "predicted torch"
+    assert ran() == "heuristic usual"
+
+
+def test_nothing_is_predicted_beside_a_strategy_that_was_never_measured(strategy: Laddered, driver: Driver) -> None:
+    its = model(fast=-0.5)
+    del its.strategies["laddered"]
+    publish(its)
+    assert ran() == "heuristic usual"
+    assert "not predicted: laddered may be faster, and was measured nowhere" in str(autotopk.explain(X, K))
 
 
 def test_terms_beyond_what_was_measured_say_nothing(strategy: Laddered, driver: Driver) -> None:

@@ -8,7 +8,7 @@ from statistics import mean
 import pytest
 import torch
 
-from autotopk.device import Device
+from autotopk.device import Device, cpu_device
 from autotopk.key import TuningKey
 from autotopk.prediction import Model, Region, cell_of
 from autotopk.problem import DTYPE_BYTES
@@ -78,11 +78,11 @@ def test_shapes_of_a_bad_bound_go_first_and_what_is_met_is_left_out() -> None:
 def test_bounds_are_fitted_anew_when_a_fourth_more_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fits: list[int] = []
 
-    def models_of(store: Store, device: Device) -> dict[str, Model]:
-        fits.append(len(store.measurements(device=device.fingerprint)))
-        return {"topk": Model(regions={cell_of(one.key): Region(1.0, 9) for one in WIDE})}
+    def fitted(store: Store, fingerprint: str | None = None) -> dict[Device, dict[str, Model]]:
+        fits.append(len(store.measurements(device=fingerprint)))
+        return {cpu_device(): {"topk": Model(regions={cell_of(one.key): Region(1.0, 9) for one in WIDE})}}
 
-    monkeypatch.setattr("autotopk.tuning.bounds.models_of", models_of)
+    monkeypatch.setattr("autotopk.tuning.bounds.fits", fitted)
     report = tune(
         Small([Workload(8, 256, 4)]),
         store_path=tmp_path / "tuning.sqlite",
@@ -118,7 +118,7 @@ class Small(Grid):
 def test_the_tuner_goes_on_with_the_grid_and_another_run_after_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autotopk.tuning.bounds.models_of", lambda *_: {})  # no bound is known
+    monkeypatch.setattr("autotopk.tuning.bounds.fits", lambda *_: {})  # no bound is known
     named = [Workload(8, 256, 4)]
 
     def run(count: int) -> list[Workload]:

@@ -17,7 +17,7 @@ from autotopk.tuning import bounds
 from autotopk.tuning.fitting import Times, nonnegative, times_of
 from autotopk.tuning_db.winners import Evidence
 from autotopk.workloads import Workload
-from scripts.predictions import Result, compare, recorded
+from scripts.predictions import Result, compare, recorded, served
 from tests.tuning import made_up_times
 from tests.tuning_db.examples import measurement
 
@@ -53,6 +53,14 @@ def test_points_left_out_are_chosen_for_within_2_percent_of_the_best() -> None:
     assert found.points >= 60
     assert found.mean <= 1.02
     assert found.worst <= 1.2
+
+
+def test_what_run_time_proposes_is_near_the_best_of_whole_lattices() -> None:
+    """Of which it proposes a few points, most of them rungs."""
+    found = served(*on_record())
+    assert len(found) == 14
+    assert exp(np.mean(np.log([*found.values()]))) <= 1.04
+    assert max(found.values()) <= 1.15
 
 
 def test_what_is_served_is_the_best_way_that_is_known() -> None:
