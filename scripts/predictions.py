@@ -134,7 +134,7 @@ def _plain(key: TuningKey) -> tuple[float, ...]:
 def coefficients_alone(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
     """`Strategy.terms` times a strategy's coefficients."""
     model = fit.model(_without(fit, left))
-    return lambda key: lambda sample: _time(model, sample, ())
+    return lambda key: lambda sample: _time(model, sample, Near(()))
 
 
 def both(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
