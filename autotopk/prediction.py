@@ -119,8 +119,31 @@ class Point:
     """What is left for each."""
 
 
-Near = Sequence[tuple[float, float, Point]]
-"""Points by their weights, for strategies and for configurations."""
+class Near:
+    """The points around a problem."""
+
+    def __init__(self, squares: Sequence[tuple[float, Point]]) -> None:
+        """Set up, from points and the squares of their distances in doublings."""
+        self._points = [(exp(-away / REACH**2), point) for away, point in squares]
+        self._nearest = [(exp(-away / SHORT_REACH**2), point) for away, point in squares if away < NEAREST]
+        self._strategies: dict[str, float] = {}
+
+    def off(self, strategy: str, candidate: str) -> float:
+        """What both are off by there, as a logarithm."""
+        if strategy not in self._strategies:
+            told = [
+                (weight, point.strategies[strategy]) for weight, point in self._points if strategy in point.strategies
+            ]
+            self._strategies[strategy] = _mean(told)
+        told = [
+            (weight, point.candidates[candidate]) for weight, point in self._nearest if candidate in point.candidates
+        ]
+        return self._strategies[strategy] + _mean(told)
+
+
+def _mean(weighted: Sequence[tuple[float, float]]) -> float:
+    """Weighted, and pulled towards nothing by `DOUBT`."""
+    return sum([weight * value for weight, value in weighted]) / (DOUBT + sum([weight for weight, _ in weighted]))
 
 
 class Example(NamedTuple):
@@ -142,14 +165,16 @@ class Model:
     regions: dict[Cell, Region] = field(default_factory=dict)
     examples: list[Example] = field(default_factory=list)
 
-    def near(self, key: TuningKey, without: Point | None = None) -> Near:
-        """The points around a problem, perhaps without one of them."""
-        here, found = place_of(key), []
+    def near(self, key: TuningKey) -> Near:
+        """The points around a problem."""
+        rows, cols, k, width, order = place_of(key)
+        found = []
         for point in self.points:
-            away = sum([(one - other) ** 2 for one, other in zip(here, point.place, strict=True)])
-            if away < FARTHEST and point is not without:
-                found.append((exp(-away / REACH**2), exp(-away / SHORT_REACH**2), point))
-        return found
+            r, c, o, w, s = point.place
+            away = (rows - r) ** 2 + (cols - c) ** 2 + (k - o) ** 2 + (width - w) ** 2 + (order - s) ** 2
+            if away < FARTHEST:
+                found.append((away, point))
+        return Near(found)
 
     def time_us(self, strategy: str, candidate: str, terms: Sequence[float], near: Near) -> float | None:
         """The predicted time; None where nothing was fitted for the strategy, or other terms, or far smaller ones."""
@@ -159,15 +184,7 @@ class Model:
         total = sum(map(mul, numbers, terms))  # as long as the shorter
         if total <= 0.0 or any(map(gt, terms, numbers[len(terms) :])):
             return None
-        whole, own, weight, own_weight = 0.0, 0.0, DOUBT, DOUBT
-        for nearness, very, point in near:
-            if strategy in point.strategies:
-                whole += nearness * point.strategies[strategy]
-                weight += nearness
-            if candidate in point.candidates:
-                own += very * point.candidates[candidate]
-                own_weight += very
-        return float(total * exp(whole / weight + own / own_weight))
+        return float(total * exp(near.off(strategy, candidate)))
 
     def region(self, key: TuningKey) -> Region | None:
         """What is known around a problem; None where nothing is."""
@@ -179,7 +196,8 @@ class Model:
         return inf if region is None else region.bound
 
 
-FARTHEST = -log(LEAST_WEIGHT) * REACH**2
+FARTHEST, NEAREST = -log(LEAST_WEIGHT) * REACH**2, -log(LEAST_WEIGHT) * SHORT_REACH**2
+"""Squares of doublings to the last point that counts, for a strategy and for one of its configurations."""
 
 
 def place_of(key: TuningKey) -> Place:

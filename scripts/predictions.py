@@ -7,6 +7,7 @@ tuning database.
 
 import json
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from math import exp, fsum, log
@@ -134,7 +135,7 @@ def _plain(key: TuningKey) -> tuple[float, ...]:
 def coefficients_alone(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
     """`Strategy.terms` times a strategy's coefficients."""
     model = fit.model(_without(fit, left))
-    return lambda key: lambda sample: _time(model, sample, ())
+    return lambda key: lambda sample: _time(model, sample, Near(()))
 
 
 def both(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
@@ -233,6 +234,17 @@ def served(times: Times, device: Device, least: int = 40) -> dict[TuningKey, flo
     return found
 
 
+def host_us(model: Model, device: Device) -> float:
+    """Microseconds of a prediction in Python, the second time: a mean over the sizes that follow."""
+    sizes = [(rows, cols, k) for rows in (1, 60, 3000) for cols in (100, 3000, 100_000) for k in (5, 60)]
+    problems = [Workload(*one).problem(device.type) for one in sizes]
+    for _ in range(2):
+        begun = time.process_time()
+        for problem in problems:
+            predicting.proposals(problem, device, model)
+    return (time.process_time() - begun) / len(problems) * 1e6
+
+
 def main(database: Path | None) -> None:
     """Print a table for each device."""
     if database is None:
@@ -253,6 +265,7 @@ def main(database: Path | None) -> None:
             mean = exp(fsum(map(log, lattices.values())) / len(lattices))
             print(f"proposed at {len(lattices)} whole lattices: {mean:.3f}, worst {max(lattices.values()):.2f}")
         for kind, model in bounds.fit(times, device).items():
+            print(f"{kind}: a prediction takes {host_us(model, device):.0f} us")
             told = sorted(region.bound for region in model.regions.values())
             if told:
                 median, most = told[len(told) // 2], told[int(0.95 * (len(told) - 1))]

@@ -9,12 +9,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import ceil, floor, inf, log
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotopk.device import Device
+from autotopk.errors import ArtifactError
 from autotopk.key import TuningKey
 from autotopk.prediction import (
     CELL,
@@ -32,6 +34,7 @@ from autotopk.prediction import (
 )
 from autotopk.problem import Problem
 from autotopk.tuning.fitting import Array, Fit, Sample, Times, samples_of, times_of
+from autotopk.tuning_db import artifact
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence
 
@@ -92,11 +95,21 @@ def fits(store: Store, fingerprint: str | None = None) -> dict[Device, dict[str,
     }
 
 
-def fitted(store: Store) -> list[Fitted]:
-    """What is published beside the winners of a tuning database."""
+def fitted_again(store: Store, device: Device, published: Path) -> list[Fitted]:
+    """What is published when one device was measured: of the others, of which a fleet has many, what was published."""
+    try:
+        kept = [Fitted.of(row) for row in artifact.contents(published).fitted if row[0] != device.fingerprint]
+    except (ArtifactError, ValueError):  # there is none, or it is damaged
+        return fitted(store)
+    missing = {one.fingerprint for one in store.devices()} - {one.device for one in kept}
+    return kept + [row for fingerprint in sorted(missing) for row in fitted(store, fingerprint)]
+
+
+def fitted(store: Store, fingerprint: str | None = None) -> list[Fitted]:
+    """What is published beside the winners of a tuning database, of one device or all."""
     return [
         row
-        for device, models in fits(store).items()
+        for device, models in fits(store, fingerprint).items()
         for kind, model in models.items()
         for row in rows_of(model, device.fingerprint, kind)
     ]

@@ -145,7 +145,7 @@ def tune(
         tuning = TuningRun(context, workloads, strategies, force, sharing, grid)
         outcome = tuning.go()
         winners = {winner.key: winner for winner in store.derive_winners(model.fingerprint)}
-        artifact.publish(store.winners(), winners_path, bounds.fitted(store))
+        artifact.publish(store.winners(), winners_path, bounds.fitted_again(store, model, winners_path))
         store.end_run(run, outcome)
     default.reload()
     results = tuple(

@@ -3,18 +3,22 @@
 from dataclasses import replace
 from functools import cache
 from math import exp, inf, log
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from autotopk.candidate import TORCH_TOPK, Candidate
-from autotopk.device import H100, Device
+from autotopk.device import H100, Device, cpu_device
 from autotopk.key import TuningKey
 from autotopk.prediction import kind_of, model_of, place_of, rows_of
 from autotopk.runtime import predicting
 from autotopk.tuning import bounds
+from autotopk.tuning.environment import environment_of
 from autotopk.tuning.fitting import Times, nonnegative, times_of
+from autotopk.tuning_db import artifact
+from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence
 from autotopk.workloads import Workload
 from scripts.predictions import Result, compare, recorded, served
@@ -86,7 +90,7 @@ def test_a_model_survives_its_rows() -> None:
     assert read.candidates == model.candidates
     assert {cell: pytest.approx(its, rel=1e-4) for cell, its in model.regions.items()} == read.regions
     key = Workload(50, 40000, 300).key
-    assert read.near(key)
+    assert read.near(key)._points
     for one in predicting.proposals(Workload(50, 40000, 300).problem("cuda"), device, model):
         terms = one.strategy.terms(one.config, Workload(50, 40000, 300).problem("cuda"), device)
         again = read.time_us(one.strategy.name, one.name, terms, read.near(key))
@@ -163,6 +167,27 @@ def test_nonnegative_least_squares() -> None:
     exact = np.array([[1.0, 5.0], [2.0, 1.0], [4.0, 2.0]])
     exact /= (exact @ [0.3, 0.7])[:, None]
     assert nonnegative(exact.T @ exact, exact.sum(axis=0), 3) == pytest.approx([0.3, 0.7], rel=1e-2)
+
+
+def test_fits_of_other_devices_are_kept_as_they_were_published(store: Store, tmp_path: Path) -> None:
+    published, other = tmp_path / "winners.sqlite", replace(H100, name="NVIDIA Other")
+    for device in (H100, other):
+        run = store.begin_run(device, environment_of(cpu_device()), {})
+        for rows in (1, 2, 4):
+            key = Workload(rows, 64, 5).key
+            its = [measurement(device=device, key=key, candidate=TORCH_TOPK, ratio=1.0)]
+            store.record(run, its)
+    store.derive_winners()
+    everything = bounds.fitted_again(store, H100, published)
+    assert everything == bounds.fitted(store)
+    assert {one.device for one in everything} == {H100.fingerprint, other.fingerprint}
+    marked = [
+        replace(one, numbers=(*one.numbers, 0.5)) if one.device == other.fingerprint else one for one in everything
+    ]
+    artifact.publish(store.winners(), published, marked)
+    assert sorted(bounds.fitted_again(store, H100, published), key=repr) == sorted(marked, key=repr)
+    artifact.publish(store.winners(), published)
+    assert sorted(bounds.fitted_again(store, H100, published), key=repr) == sorted(everything, key=repr)
 
 
 def evidence(**changes: Any) -> Evidence:
