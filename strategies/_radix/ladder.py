@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from math import log2
+from operator import itemgetter
 from typing import Any, get_type_hints
 
 from autotopk.device import Device, shared_bytes_of
 from autotopk.problem import FLOAT_INF, Problem, power_of_two
 from autotopk.strategies._radix.config import RadixConfig
-from autotopk.strategies._radix.limits import fits, held, most_items, radix_widths
+from autotopk.strategies._radix.limits import capacity_fits, fits, held, layout_fits, most_items, radix_widths
 from autotopk.strategies._radix.shortlists import wanted_capacity
 
 CLASSES = ("int8", "int16", "int32", "int64", "float16", "float32", "float64")
@@ -85,23 +87,17 @@ OTHERS_UNALIGNED: Shapes = (
 def ladder(config_type: Any, preferred: RadixConfig, problem: Problem, device: Device) -> list[Any]:
     """The rungs of a family that serve an able problem, those nearest to what is preferred first."""
     most, device = most_items(problem), _limited(device)
-    able = [
-        rung
-        for rung in _rungs(config_type, problem.dtype)
-        if rung.vector <= problem.layout.vector
-        and (rung.items == most or problem.cols <= held(rung))
-        and fits(rung, problem, device)
-    ]
-    layouts: dict[tuple[int, ...], tuple[float, int]] = {}
-
-    def cost(rung: RadixConfig) -> float:
-        layout = (rung.blocks_per_row, rung.threads, rung.items, rung.vector, rung.radix_bits)
-        if layout not in layouts:  # several rungs differ in capacity alone, and a first call waits for this
-            layouts[layout] = _layout_cost(rung, preferred, problem), wanted_capacity(rung, problem, device)
-        beside, wanted = layouts[layout]
-        return beside + _capacity_cost(rung, wanted, problem)
-
-    return sorted(able, key=cost)
+    costs: list[tuple[float, Any]] = []
+    for same in _rungs(config_type, problem.dtype):  # a first call waits for this: what they share is looked at once
+        rung = same[0]
+        long_enough = rung.items == most or problem.cols <= held(rung)
+        if rung.vector > problem.layout.vector or not long_enough or not layout_fits(rung, problem, device):
+            continue
+        beside, wanted = _layout_cost(rung, preferred, problem), wanted_capacity(rung, problem, device)
+        costs += [
+            (beside + _capacity_cost(one, wanted, problem), one) for one in same if capacity_fits(one, problem, device)
+        ]
+    return [rung for _, rung in sorted(costs, key=itemgetter(0))]
 
 
 def rungs(config_type: Any, arch: int, source: Callable[[Any, Problem], Any]) -> Iterator[Any]:
@@ -110,33 +106,34 @@ def rungs(config_type: Any, arch: int, source: Callable[[Any, Problem], Any]) ->
     found: dict[Any, None] = {}
     for dtype in CLASSES:
         problem = Problem.contiguous(1, 16, 1, dtype, sorted=False)  # aligned, and shorter than what any rung holds
-        found |= dict.fromkeys(
-            source(rung, problem) for rung in _rungs(config_type, dtype) if fits(rung, problem, device)
-        )
+        every = chain.from_iterable(_rungs(config_type, dtype))
+        found |= dict.fromkeys(source(rung, problem) for rung in every if fits(rung, problem, device))
     yield from found
 
 
+@cache
 def _limited(device: Device) -> Device:
     """With no more shared memory than kernels of its architecture are compiled for."""
     return replace(device, shared_bytes=min(device.shared_bytes, shared_bytes_of(device.arch)))
 
 
 @cache
-def _rungs(config_type: Any, dtype: str) -> list[Any]:
-    """All rungs of a family for a dtype."""
+def _rungs(config_type: Any, dtype: str) -> list[list[Any]]:
+    """All rungs of a family for a dtype, those together that differ in capacity alone."""
     problem = Problem.contiguous(1, 16, 1, dtype)
     favoured = dtype in FLOAT_INF and problem.itemsize <= 4
     aligned, unaligned = (ALIGNED, UNALIGNED) if favoured else (OTHERS_ALIGNED, OTHERS_UNALIGNED)
     clusters = "blocks" in get_type_hints(config_type)
-    found: dict[Any, None] = {}
+    found: dict[Any, list[Any]] = {}
     for vector, shapes in ((problem.layout.vector, aligned), (1, unaligned)):
         for blocks, threads, items, bits, capacities in shapes:
             if (blocks > 1) == clusters:
                 knobs = {"blocks": blocks} if clusters else {}
                 knobs |= {"threads": threads, "items": items or most_items(problem), "vector": vector}
                 knobs |= {"radix_bits": min(bits, max(radix_widths(problem)))}
-                found |= {config_type(capacity=capacity, **knobs): None for capacity in capacities}
-    return list(found)
+                same = found.setdefault(tuple(knobs.items()), [])
+                same += [config_type(capacity=capacity, **knobs) for capacity in capacities]
+    return [list(dict.fromkeys(same)) for same in found.values()]
 
 
 def _layout_cost(rung: RadixConfig, preferred: RadixConfig, problem: Problem) -> float:

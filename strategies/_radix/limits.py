@@ -25,16 +25,28 @@ def reasons_too_large(config: RadixConfig, problem: Problem, device: Device) -> 
 
 def fits(config: RadixConfig, problem: Problem, device: Device) -> bool:
     """Whether a kernel of the configuration answers the problem within the device's registers and shared memory."""
+    return layout_fits(config, problem, device) and capacity_fits(config, problem, device)
+
+
+def layout_fits(config: RadixConfig, problem: Problem, device: Device) -> bool:
+    """All of it but the capacity."""
     return (
         problem.rows * config.blocks_per_row < 1 << 31
         and config.blocks_per_row <= most_blocks(device)
         and config.items <= most_items(problem)
         and config.vector * problem.itemsize <= VECTOR_BYTES
         and config.radix_bits in radix_widths(problem)
-        and config.capacity <= MAX_OWNED * config.threads
-        and (config.capacity >= problem.k if config.capacity else not problem.sorted)
-        and (config.capacity == 0 or problem.cols <= held(config) or problem.k <= sampled(config))
-        and shared_bytes(config, config.capacity, problem.itemsize) <= device.shared_bytes
+    )
+
+
+def capacity_fits(config: RadixConfig, problem: Problem, device: Device) -> bool:
+    """The capacity, where the rest fits."""
+    capacity, k = config.capacity, problem.k
+    return (
+        (capacity >= k if capacity else not problem.sorted)
+        and capacity <= MAX_OWNED * config.threads
+        and (capacity == 0 or problem.cols <= held(config) or k <= sampled(config))
+        and shared_bytes(config, capacity, problem.itemsize) <= device.shared_bytes
     )
 
 
