@@ -116,13 +116,11 @@ def fitted(store: Store, fingerprint: str | None = None) -> list[Fitted]:
 
 
 def regrets(fitted: Fit, samples: Sequence[Sample]) -> list[Regret]:
-    """At every point of a kind, by fits without it."""
-    keys = sorted(fitted.keys, key=str)
-    at: dict[TuningKey, list[Sample]] = {key: [] for key in keys}
+    """At every point of a kind where there was a choice, by fits without it."""
+    at: defaultdict[TuningKey, list[Sample]] = defaultdict(list)
     for one in samples:
-        if one.key in at:
-            at[one.key].append(one)
-    found = []
+        at[one.key].append(one)
+    keys, found = sorted((key for key in at if len(at[key]) > 1), key=str), list[Regret]()
     for fold in range(min(FOLDS, len(keys))):
         held = keys[fold::FOLDS]
         model = fitted.model(frozenset(held))

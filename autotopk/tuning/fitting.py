@@ -25,7 +25,7 @@ EXTRAPOLATED, ANYTHING = 8.0, 1e30
 """How many times the largest that was measured a term may be that seemed to cost nothing: beyond, nothing is said."""
 
 RIDGE = 1e-3
-"""Pull of coefficients towards zero, beside one of a normalised least squares problem."""
+"""Pull of terms towards equal shares of the time, beside one of a normalised least squares problem."""
 
 SMALL_SLOPE, TINY = 1e-9, 1e-14
 """Slopes that are none, and coefficients."""
