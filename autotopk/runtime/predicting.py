@@ -17,10 +17,10 @@ from autotopk.strategies.torch_fallback import strategy as torch_fallback
 from autotopk.strategy import Config, Strategy
 from autotopk.workloads import Workload
 
-RUNGS = 12
+RUNGS = 6
 """Of a ladder that are asked for their time: the likeliest."""
 
-FAR = 2.0
+FAR = 1.25
 """Strategies whose best rung is predicted to take so many times the best have no better point in their shortlists."""
 
 COMPILED = 0.02
