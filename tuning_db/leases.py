@@ -147,9 +147,10 @@ def status(store: Store, campaign: str | None = None) -> tuple[list[Progress], l
         counts = [func.sum(case((condition, 1), else_=0)).label(name) for name, condition in states.items()]
         place = (TaskRow.campaign, DeviceRow.fingerprint)
         asked = [] if campaign is None else [TaskRow.campaign == campaign]
-        query = select(*place, *counts).join_from(TaskRow, DeviceRow).where(*asked).group_by(*place).order_by(*place)
+        columns: list[Any] = [*place, *counts]
+        query = select(*columns).join_from(TaskRow, DeviceRow).where(*asked).group_by(*place).order_by(*place)
         progress = []
-        for name, device, *numbers in session.execute(query):
+        for name, device, *numbers in (tuple(row.values()) for row in checked(session, query)):
             one = Progress(name, device, **dict(zip(states, map(int, numbers), strict=True)))
             progress.append(replace(one, left_s=_left_s(session, one) if one.claimed else None))
         turns = (
