@@ -190,10 +190,15 @@ class Strategy(ABC):
 
 def check_knobs(config: Config, allowed: Mapping[str, Sequence[Knob]]) -> None:
     """For a `__post_init__`: raises ValueError where a knob is none of its values, or of another type."""
-    for field in fields(config):
-        value, values = getattr(config, field.name), allowed[field.name]
+    for name in _knobs_of(type(config)):  # type: ignore[arg-type]  # mypy knows of no hash of types
+        value, values = getattr(config, name), allowed[name]
         if type(value) is not type(values[0]) or value not in values:
-            raise ValueError(f"{field.name}={value!r} is not one of {', '.join(map(str, values))}")
+            raise ValueError(f"{name}={value!r} is not one of {', '.join(map(str, values))}")
+
+
+@cache
+def _knobs_of(config_type: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(config_type))
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from math import log2
 from operator import itemgetter
@@ -84,7 +84,8 @@ OTHERS_UNALIGNED: Shapes = (
 """The same, one element a load."""
 
 
-def ladder(config_type: Any, preferred: RadixConfig, problem: Problem, device: Device) -> list[Any]:
+@lru_cache(64)  # whoever asks about a problem does so several times
+def ladder(config_type: Any, preferred: RadixConfig, problem: Problem, device: Device) -> tuple[Any, ...]:
     """The rungs of a family that serve an able problem, those nearest to what is preferred first."""
     most, device = most_items(problem), _limited(device)
     costs: list[tuple[float, Any]] = []
@@ -97,7 +98,7 @@ def ladder(config_type: Any, preferred: RadixConfig, problem: Problem, device: D
         costs += [
             (beside + _capacity_cost(one, wanted, problem), one) for one in same if capacity_fits(one, problem, device)
         ]
-    return [rung for _, rung in sorted(costs, key=itemgetter(0))]
+    return tuple(rung for _, rung in sorted(costs, key=itemgetter(0)))
 
 
 def rungs(config_type: Any, arch: int, source: Callable[[Any, Problem], Any]) -> Iterator[Any]:
