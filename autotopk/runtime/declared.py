@@ -28,24 +28,14 @@ def _of_ranks(ranks: Tensor, k: int, dim: int) -> Tensor:
 _of_equals = partial(stable_topk, select=_of_ranks)
 """Stable by torch's operators around our top-k."""
 
-stable_pairs = Operation("stable_topk", of_pairs=torch.return_types.topk, attach=_gathered, stable=_of_equals)
-stable_indices = Operation(
-    "stable_topk_indices",
-    answer="indices",
-    of_pairs=narrowed,
-    attach=lambda *found: found[-1],
-    longest=(1 << 31) - 1,
-    stable=_of_equals,
+_pairs = partial(Operation, of_pairs=torch.return_types.topk, attach=_gathered)
+_indices = partial(
+    Operation, answer="indices", of_pairs=narrowed, attach=lambda *found: found[-1], longest=(1 << 31) - 1
 )
-pairs = Operation("topk", of_pairs=torch.return_types.topk, attach=_gathered, deterministic=stable_pairs)
-indices = Operation(
-    "topk_indices",
-    answer="indices",
-    of_pairs=narrowed,
-    attach=lambda *found: found[-1],
-    longest=(1 << 31) - 1,
-    deterministic=stable_indices,
-)
+stable_pairs = _pairs("stable_topk", stable=_of_equals)
+stable_indices = _indices("stable_topk_indices", stable=_of_equals)
+pairs = _pairs("topk", deterministic=stable_pairs)
+indices = _indices("topk_indices", deterministic=stable_indices)
 operators.register(pairs, "(Tensor values, Tensor indices)")
 operators.register(indices, "Tensor")
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from itertools import islice
-from math import inf, isclose
+from math import isclose
 from typing import NamedTuple
 
 from autotopk import registry
@@ -65,13 +65,6 @@ def _leave_out_changed(model: Model, device: Device) -> None:
             same = False
         if not same:
             model.strategies.pop(candidate.strategy, None)
-
-
-def bound(problem: Problem, device: Device, known: Mapping[str, Winners]) -> float:
-    """How many times the best time a choice may take, at most; infinite where nothing was measured around."""
-    key = TuningKey.of(problem)
-    model = model_for(key, device, known)
-    return inf if model is None else model.bound(key)
 
 
 def unfitted(problem: Problem, device: Device, model: Model) -> str:

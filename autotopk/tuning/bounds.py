@@ -32,7 +32,6 @@ from autotopk.prediction import (
     place_of,
     rows_of,
 )
-from autotopk.problem import Problem
 from autotopk.tuning.fitting import Array, Fit, Sample, Times, samples_of, times_of
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.store import Store
@@ -78,9 +77,8 @@ def fit(times: Times, device: Device) -> dict[str, Model]:
     return found
 
 
-def bound(models: Mapping[str, Model], problem: Problem) -> float:
+def bound(models: Mapping[str, Model], key: TuningKey) -> float:
     """How many times the best time a choice may take, by what was fitted; infinite where nothing was measured."""
-    key = TuningKey.of(problem)
     model = models.get(kind_of(key))
     return inf if model is None else model.bound(key)
 

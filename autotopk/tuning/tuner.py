@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +23,7 @@ from autotopk.database import Database
 from autotopk.device import device_of
 from autotopk.errors import MeasurementError, SelectionError
 from autotopk.key import NEIGHBOUR_RADIUS, TuningKey
-from autotopk.prediction import Model, kind_of
+from autotopk.prediction import Model
 from autotopk.problem import Problem
 from autotopk.runtime import self_check
 from autotopk.runtime.state import default
@@ -222,8 +223,9 @@ class TuningRun:
 
     def _extended(self) -> bool:
         """Whether there is something to do, once the grid was asked."""
-        if self.grid is not None:
-            more = self.grid.next(self._known(), self._bound())
+        known = self._known()
+        if self.grid is not None and self.grid.left(known):
+            more = self.grid.next(known, self._bound())
             self._todo += more
             self.workloads = [*self.workloads, *more]
         return bool(self._todo)
@@ -234,8 +236,7 @@ class TuningRun:
             device = self.context.device
             self._models = bounds.fits(self.context.store, device.fingerprint).get(device, {})
             self._fitted_to = max(1, len(self._winners))
-        models = self._models
-        return lambda key: models[kind].bound(key) if (kind := kind_of(key)) in models else math.inf
+        return partial(bounds.bound, self._models)
 
     def _known(self) -> set[TuningKey]:
         """What has a winner on this device, had its turn in this run, or will have it."""

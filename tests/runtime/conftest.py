@@ -4,6 +4,7 @@ import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from autotopk.program import HostProgram, KernelProgram
 from autotopk.runtime import declared, launch, operations
 from autotopk.strategy import Strategy
 from tests.registered import registered
+from tests.runtime.laddered import Driver, Laddered
 
 
 def from_memory(x: Tensor) -> Tensor:
@@ -132,3 +134,18 @@ def _backend(item: pytest.Item) -> object:
 
 def _arguments(item: pytest.Item) -> Iterable[str]:
     return signature(item.function).parameters if isinstance(item, pytest.Function) else ()
+
+
+@pytest.fixture
+def strategy(tmp_path: Path) -> Iterator[Laddered]:
+    """One with a ladder, whose kernels are a line in a file."""
+    with registered(Laddered(tmp_path / "log")) as strategy:
+        yield strategy
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    """What runs its kernels."""
+    driver = Driver()
+    driver.install(monkeypatch)
+    return driver

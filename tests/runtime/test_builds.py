@@ -17,7 +17,6 @@ from autotopk.problem import Problem
 from autotopk.runtime import builds, launch
 from autotopk.runtime.state import default
 from autotopk.tuning_db import artifact
-from tests.registered import registered
 from tests.runtime.laddered import ARCH, Driver, Laddered, Rung, settled
 from tests.runtime.logged import compiled, gone
 from tests.runtime.same import check, told, unwarned
@@ -33,19 +32,6 @@ def background(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("AUTOTOPK_BUILD")
     yield
     default.builds.stop()
-
-
-@pytest.fixture
-def strategy(tmp_path: Path) -> Iterator[Laddered]:
-    with registered(Laddered(tmp_path / "log")) as strategy:
-        yield strategy
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    driver = Driver()
-    driver.install(monkeypatch)
-    return driver
 
 
 def a_winner(cache_dir: Path, name: str = "fast") -> None:

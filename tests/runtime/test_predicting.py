@@ -21,7 +21,6 @@ from autotopk.runtime import dispatch, predicting
 from autotopk.runtime.state import default
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Winner
-from tests.registered import registered
 from tests.runtime.laddered import Driver, Laddered, Rung, settled
 from tests.runtime.same import check, told, unwarned
 from tests.runtime.winners import CHUNKED, winner
@@ -29,19 +28,6 @@ from tests.runtime.winners import CHUNKED, winner
 X = torch.randn(4, 2048)
 K = 9
 KIND = "topk"
-
-
-@pytest.fixture
-def strategy(tmp_path: Path) -> Iterator[Laddered]:
-    with registered(Laddered(tmp_path / "log")) as strategy:
-        yield strategy
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    driver = Driver()
-    driver.install(monkeypatch)
-    return driver
 
 
 @pytest.fixture
@@ -144,9 +130,11 @@ def test_outside_of_all_regions_is_a_miss(
     assert explained.choice.step == "heuristic"
     assert "  not predicted: nothing was measured around" in str(explained)
     assert "60000" in (tmp_path / "misses").read_text()
-    known = default.known()
-    assert predicting.bound(Problem.contiguous(4, 2048, K, device_type="cpu"), cpu_device(), known) == 1.04
-    assert predicting.bound(Problem.contiguous(2, 60_000, 600, device_type="cpu"), cpu_device(), known) == float("inf")
+    near, beyond = TuningKey("float32", 4, 2048, K, True), TuningKey("float32", 2, 60_000, 600, True)
+    found = predicting.model_for(near, cpu_device(), default.known())
+    assert found is not None
+    assert found.bound(near) == 1.04
+    assert found.bound(beyond) == float("inf")
 
 
 def test_a_strategy_whose_terms_are_others_today_is_not_predicted(strategy: Laddered, driver: Driver) -> None:

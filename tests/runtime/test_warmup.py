@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from autotopk.runtime.state import default
 from autotopk.runtime.warmup import Warmed, warmup
 from autotopk.tuning_db import artifact
 from autotopk.workloads import Workload, tagged
-from tests.registered import registered
 from tests.runtime.laddered import Driver, Laddered, Rung
 from tests.runtime.logged import begun, compiled, gone
 from tests.runtime.same import check, told, unwarned, within
@@ -34,16 +32,9 @@ SHAPE = (4, 2048, K)
 
 
 @pytest.fixture
-def strategy(tmp_path: Path) -> Iterator[Laddered]:
-    with registered(Laddered(tmp_path / "log")) as strategy:
-        yield strategy
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    monkeypatch.setenv("AUTOTOPK_BUILD", "never")  # calls compile nothing, what is asked for does
-    driver = Driver()
-    driver.install(monkeypatch)
+def driver(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Driver:
+    """Beside which calls compile nothing; what is asked for does."""
+    monkeypatch.setenv("AUTOTOPK_BUILD", "never")
     return driver
 
 

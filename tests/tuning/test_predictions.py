@@ -146,10 +146,10 @@ def test_bounds_are_wider_where_choices_are_worse() -> None:
 
 def test_far_from_everything_nothing_is_known() -> None:
     models = bounds.fit(made_up(), H100)
-    near, far = SHAPES[0].problem("cuda"), Workload(1, 1 << 30, 1 << 14).problem("cuda")
+    near, far = SHAPES[0].key, Workload(1, 1 << 30, 1 << 14).key
     assert 1 <= bounds.bound(models, near) < inf
     assert bounds.bound(models, far) == inf
-    assert bounds.bound(models, Workload(64, 4096, 16, "float64").problem("cuda")) == inf
+    assert bounds.bound(models, Workload(64, 4096, 16, "float64").key) == inf
 
 
 def test_three_points_of_a_kind_are_needed() -> None:
