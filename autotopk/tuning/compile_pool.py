@@ -103,15 +103,17 @@ class CompilePool:
     def ready(
         self, problem: Problem, candidates: Iterable[Candidate], until: float
     ) -> Iterator[tuple[Candidate, Build]]:
-        """The candidates as they become ready, those first that are; stops at `until` on the monotonic clock.
+        """The candidates as they become ready, those first that are, in order; stops at `until` on the monotonic clock.
 
         All that are ready are given, however late it is.
         """
+        begun = {candidate: self._start(problem, candidate) for candidate in candidates}
         pending: dict[Candidate, Started] = {}
-        for candidate in candidates:
-            started = self._start(problem, candidate)
+        for candidate, started in begun.items():
             if isinstance(started, Build):
                 yield candidate, started
+            elif all(future.done() for future in started.kernels):
+                yield candidate, started.build([self._result(future) for future in started.kernels])
             else:
                 pending[candidate] = started
         while pending:

@@ -59,6 +59,8 @@ class Session:
     incumbent: Winner | None
     share_s: float
     """Device time that the workload may take."""
+    sure: Collection[Candidate] = ()
+    """Those that are screened however long it takes, within the budget, as far as they are compiled."""
     neighbours: Sequence[Candidate] = ()
     """Winners of neighbours that are none of the candidates; measured too where any of those are."""
     strategies: Collection[str] | None = None
@@ -99,7 +101,7 @@ class Session:
         if left(self._space, self._log.latest, limit):
             self._space += self.neighbours
             limit += len(self.neighbours)
-        first = [TORCH_TOPK, *self.neighbours, *self.first]
+        first = [TORCH_TOPK, *self.first, *self.neighbours]
         search = Search(self._space, known=self._log.ratios(), first=first, limit=limit)
         self.context.tell(WorkloadStarted(self.workload, self.index, len(self._space), search.left))
         fewest, _ = effort.rounds
@@ -177,13 +179,13 @@ class Session:
         """Check and time candidates a few times each, until all are or time is up."""
         batch = BATCH if search.exhaustive else max(8, self.context.pool.processes)
         while asked := search.ask(batch):
-            turns = 0
+            turns, sure = 0, 1 + max((at for at, one in enumerate(asked) if one in self.sure), default=-1)
             for candidate, build in self._ready(asked):
                 measurement = self._screened(candidate, build)
                 self._record([measurement])
                 search.tell(candidate, measurement.ratio)
                 turns += 1
-                if self._late(SCREENING):
+                if self._late(SCREENING if turns >= sure else math.inf):
                     return
             if turns < len(asked) and self.patient:
                 return

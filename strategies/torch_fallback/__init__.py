@@ -6,6 +6,7 @@ Routing is done around a topk, and what is to be stable, or of windows, by one o
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import log2
 from typing import ClassVar, Literal
 
 import torch
@@ -62,13 +63,16 @@ class TorchFallback(Strategy):
         return []
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[TorchConfig]:
-        """Chunks are worth a try where they discard at least half of a row.
+        """Chunks are worth a try where they discard at least half of a row; on a GPU of one size, since kernels win.
 
         torch.sort on CUDA puts NaNs whose sign bit is set below everything in some of its kernels, torch.topk above.
         """
         if problem.operation or problem.stable:
             return [TorchConfig("topk")]
         chunked = [TorchConfig("chunked", chunk) for chunk in CHUNKS if 2 * problem.k <= chunk <= problem.cols // 2]
+        if device.type == "cuda" and chunked:
+            usual = (8 * problem.k * problem.cols) ** 0.5  # as many survivors as a chunk has elements, and some
+            chunked = [min(chunked, key=lambda one: abs(log2(one.chunk / usual)))]
         sorts = device.type == "cpu" or "float" not in problem.dtype
         return [TorchConfig("topk"), *([TorchConfig("sort")] if sorts else []), *chunked]
 

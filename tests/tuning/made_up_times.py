@@ -17,7 +17,15 @@ from autotopk.strategy import Config
 from autotopk.tuning.candidates import candidates
 from autotopk.workloads import Workload
 
-FAMILIES = ("lane_merge", "masked_argmax", "block_radix", "cluster_radix", "split_radix", "torch_fallback")
+FAMILIES = (
+    "lane_merge",
+    "masked_argmax",
+    "block_radix",
+    "cluster_radix",
+    "split_radix",
+    "load_maxima",
+    "torch_fallback",
+)
 LAUNCH_US, BLOCK_BYTES, BYTES = 1.2, 0.235e6, 4.5e6
 """Microseconds; bytes a microsecond of one block, and of all."""
 LANES = 512
@@ -81,6 +89,15 @@ def _geometry(strategy: str, config: Config, problem: Problem) -> tuple[int, int
     if strategy == "split_radix":
         list_us = 0.0004 * config.capacity * 1024 / config.threads + 0.0001 * k * config.blocks
         return config.threads, rows * config.blocks, 2.0 + 0.9 * (config.blocks > 1) + list_us, 48
+    if strategy == "load_maxima":
+        list_us = 0.0005 * config.capacity * 512 / config.threads + 0.5 * (3 * k > config.capacity)
+        own_us = 0.0006 * cols / config.blocks * 512 / config.threads + 0.02 * config.lines
+        return (
+            config.threads,
+            rows * config.blocks,
+            1.6 + own_us + list_us + 0.3 * log2(config.blocks),
+            32 + 2 * config.lines,
+        )
     blocks = config.blocks_per_row
     part = cols / blocks
     room = config.threads * config.items
