@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 from autotopk.candidate import Candidate
 from autotopk.key import TuningKey
-from autotopk.problem import DTYPE_BYTES
+from autotopk.problem import DTYPE_BYTES, FLOAT_INF
 
 CELL = 2
 """Doublings of an edge of a region."""
 
-REACH, SHORT_REACH = 2.0, 0.5
+REACH, SHORT_REACH = 2.0, 1.0
 """Doublings to where a point's weight is down to exp(-1): for a strategy, and for one of its configurations."""
 
 DOUBT = 0.1
@@ -39,7 +39,7 @@ OTHER_WIDTH, OTHER_ORDER = 0.5, 0.5
 PLAIN = "topk"
 
 Cell = tuple[int, int, int, int, int]
-"""Of rows, cols, k; doublings of the bytes of an element; whether sorted."""
+"""Of rows, cols, k; `width_of` the dtype; whether sorted."""
 
 Place = tuple[float, float, float, float, float]
 """Of rows, cols, k, width, order, in doublings."""
@@ -88,13 +88,18 @@ def kind_of(key: TuningKey) -> str:
     return key.routing or PLAIN
 
 
+def width_of(dtype: str) -> int:
+    """Doublings of the bytes of an element; for integers 4 more, so that they are far from floats."""
+    return DTYPE_BYTES[dtype].bit_length() - 1 + 4 * (dtype not in FLOAT_INF)
+
+
 def cell_of(key: TuningKey) -> Cell:
     """The region that a key is in."""
     return (
         (key.rows.bit_length() - 1) // CELL,
         (key.cols.bit_length() - 1) // CELL,
         (key.k.bit_length() - 1) // CELL,
-        DTYPE_BYTES[key.dtype].bit_length() - 1,
+        width_of(key.dtype),
         int(key.sorted),
     )
 
@@ -202,8 +207,7 @@ FARTHEST, NEAREST = -log(LEAST_WEIGHT) * REACH**2, -log(LEAST_WEIGHT) * SHORT_RE
 
 def place_of(key: TuningKey) -> Place:
     """Where it is among the points."""
-    width = OTHER_WIDTH * (DTYPE_BYTES[key.dtype].bit_length() - 1)
-    return log2(key.rows), log2(key.cols), log2(key.k), width, OTHER_ORDER * key.sorted
+    return log2(key.rows), log2(key.cols), log2(key.k), OTHER_WIDTH * width_of(key.dtype), OTHER_ORDER * key.sorted
 
 
 def rows_of(model: Model, device: str, kind: str) -> list[Fitted]:

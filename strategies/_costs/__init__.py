@@ -40,6 +40,20 @@ def load(blocks: int, device: Device) -> int:
     return -(-blocks // device.processors)
 
 
+SATURATING = 19
+"""Blocks that read as fast as memory delivers, where one alone is bound by what it has on its way."""
+
+
+def reading(each: float, blocks: int, times: int) -> float:
+    """MB that a block alone would read in the same time as `blocks` that read `each` bytes in so many rounds."""
+    return max(each * times, each * blocks / SATURATING) * 1e-6
+
+
+def excess(wanted: float, room: float) -> float:
+    """By how much what is wanted exceeds its room, from 0 to 1."""
+    return min(1.0, max(0.0, wanted / room - 1.0))
+
+
 def sorting(count: int) -> float:
     """Comparisons of a bitonic network, a number."""
     width = log2(max(2, count))

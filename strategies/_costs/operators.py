@@ -19,7 +19,10 @@ def terms(method: str, chunk: int, problem: Problem, device: Device) -> tuple[fl
     return whole + first + second + sort
 
 
-NONE: tuple[float, ...] = (0.0,) * 9
+IN_MEMORY = 2048
+"""Most that are sorted in the memory of a block."""
+
+NONE: tuple[float, ...] = (0.0,) * 11
 
 
 def topk(rows: int, cols: int, k: int, problem: Problem, device: Device) -> tuple[float, ...]:
@@ -36,6 +39,8 @@ def topk(rows: int, cols: int, k: int, problem: Problem, device: Device) -> tupl
         busy * sorting(k) * 1e-3 if problem.sorted else 0.0,
         sorting(k) * 1e-3 if problem.sorted else 0.0,
         float(k) * 1e-3,
+        float(problem.sorted and k > IN_MEMORY),
+        rows * k * 1e-3 if problem.sorted and k > IN_MEMORY else 0.0,
     )
 
 

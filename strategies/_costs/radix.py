@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 from autotopk.device import Device
 from autotopk.problem import DTYPE_BYTES, FLOAT_INF, Problem
-from autotopk.strategies._costs import load, rounds, sorting
+from autotopk.strategies._costs import load, reading, rounds, sorting
 from autotopk.strategies._radix.config import RadixConfig
 from autotopk.strategies._radix.limits import held, registers, shared_bytes
 
@@ -29,11 +29,13 @@ def terms(config: RadixConfig, problem: Problem, device: Device) -> tuple[float,
         overflown = streamed * (expected >= config.capacity > 0)
     else:
         several = float(survivors(problem.cols, problem.k, problem.dtype, config.radix_bits) > config.capacity > 0)
-    vector = min(config.vector, problem.layout.vector)
+    vector, any_order = min(config.vector, problem.layout.vector), float(config.capacity == 0)
     sorted_ = sorting(config.capacity) if config.capacity else 0.0
     return (
         1.0,
         problem.rows * problem.cols * problem.itemsize * 1e-6,
+        problem.rows * problem.k * 1e-6,
+        reading(everything * problem.itemsize, problem.rows * blocks, times) if streamed else 0.0,
         times,
         times * inside / threads,
         times * inside / (threads * vector),
@@ -43,6 +45,11 @@ def terms(config: RadixConfig, problem: Problem, device: Device) -> tuple[float,
         times * bins / threads,
         times * sorted_ / threads,
         times * problem.k / threads,
+        times * problem.k / threads * (streamed > 0),
+        times * any_order,
+        times * any_order * inside / threads,
+        times * any_order * bins / threads,
+        busy * any_order * inside * 1e-3,
         times * (blocks - 1),
         times * several,
         times * several * inside / threads,

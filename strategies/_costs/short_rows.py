@@ -4,7 +4,7 @@ from math import log2
 from typing import Protocol
 
 from autotopk.device import Device
-from autotopk.problem import Problem, power_of_two
+from autotopk.problem import FLOAT_INF, Problem, power_of_two
 from autotopk.strategies._costs import load, rounds
 
 
@@ -54,8 +54,15 @@ def masks(rows_per_program: int, warps: int, problem: Problem, device: Device) -
     blocks, length = -(-problem.rows // rows_per_program), power_of_two(problem.cols)
     times, busy = rounds(blocks, 32 * warps, device), load(blocks, device)
     each = rows_per_program * length / (32 * warps)
+    floats = float(problem.dtype in FLOAT_INF)  # whose NaN are looked for
     return (
         1.0,
+        floats,
+        times * each * floats,
+        times * problem.k * floats,
+        times * problem.k * each * floats,
+        busy * warps * each * floats,
+        busy * warps * problem.k * each * floats,
         problem.rows * problem.cols * problem.itemsize * 1e-6,
         times,
         times * each,

@@ -1,10 +1,11 @@
 """Of the families that share a row out over the device."""
 
+from math import log2
 from typing import Protocol
 
 from autotopk.device import Device
 from autotopk.problem import Problem
-from autotopk.strategies._costs import load, rounds, sorting
+from autotopk.strategies._costs import excess, load, reading, rounds, sorting
 
 
 class Lists(Protocol):
@@ -27,9 +28,14 @@ def lists(config: Lists, problem: Problem, device: Device) -> tuple[float, ...]:
     times, busy = rounds(everywhere, threads, device, 8 * capacity), load(everywhere, device)
     part = problem.cols / blocks
     last = sorting(2 * problem.k) / threads
+    stream = reading(part * problem.itemsize, everywhere, times)
+    again = excess(5 * problem.k / blocks, capacity)
     return (
         1.0,
         problem.rows * problem.cols * problem.itemsize * 1e-6,
+        stream,
+        stream * again,
+        times * again,
         times,
         times * part / threads,
         times * part / (threads * loads),
@@ -44,6 +50,39 @@ def lists(config: Lists, problem: Problem, device: Device) -> tuple[float, ...]:
     )
 
 
+def maxima(
+    blocks: int, threads: int, lines: int, capacity: int, shared_bytes: int, problem: Problem, device: Device
+) -> tuple[float, ...]:
+    """Clusters that keep maxima in registers: a launch, bytes; reading, a list and its order; their sums over rows."""
+    everywhere = problem.rows * blocks
+    held = 1024 if lines <= 8 else 512  # threads that registers are made to suffice for
+    times = rounds(everywhere, threads, device, shared_bytes, max(32, 65536 // held), blocks)
+    busy, part = load(everywhere, device), problem.cols * problem.itemsize / blocks
+    again = excess(2 * problem.k, capacity)
+    return (
+        1.0,
+        problem.rows * problem.cols * problem.itemsize * 1e-6,
+        reading(part, everywhere, times),
+        times * again,
+        times * again * part / threads,
+        busy * again * part * 1e-3,
+        times,
+        times * (blocks > 1),
+        times * log2(blocks),
+        times * lines,
+        times * threads * 1e-2,
+        times * part / threads,
+        times * problem.k / threads,
+        times * capacity / threads,
+        times * problem.k / capacity,
+        times * (problem.k / threads) ** 2,
+        busy * part * 1e-3,
+        busy * problem.k * 1e-3,
+        problem.rows * problem.k * 1e-3,
+        problem.rows * capacity * 1e-3,
+    )
+
+
 def steps(blocks: int, threads: int, split: bool, launches: int, problem: Problem, device: Device) -> tuple[float, ...]:
     """Launches that each read a row, or blocks that go over theirs as often."""
     everywhere = problem.rows * blocks if split else min(blocks, problem.rows)
@@ -53,12 +92,16 @@ def steps(blocks: int, threads: int, split: bool, launches: int, problem: Proble
     bytes_ = problem.rows * problem.cols * problem.itemsize * 1e-6
     return (
         1.0,
+        reading(each * problem.itemsize, everywhere, times),
         launches,
         bytes_,
         launches * bytes_ if split else 0.0,
         times,
         times * each / threads,
         times * chosen / threads * problem.itemsize,
+        times * chosen / threads * problem.itemsize * problem.sorted,
+        busy * chosen * 1e-3 * problem.itemsize * problem.sorted,
+        launches * problem.sorted,
         busy * each * 1e-3,
         busy * chosen * 1e-3 * problem.itemsize,
         problem.rows * problem.k * problem.itemsize * 1e-6,
