@@ -1,5 +1,6 @@
 """Every example runs on a CPU as it is, and says what it has shown; each compares its answers with torch's itself."""
 
+import os
 import re
 import subprocess
 import sys
@@ -54,7 +55,8 @@ def test_foreign_library_says_what_it_needs() -> None:
 def test_runs_on_a_gpu(name: str) -> None:
     if name == "generate":
         pytest.importorskip("transformers", reason="needs transformers: the extra `examples`")
-    printed = run_python(FOLDER / f"{name}.py", cwd=FOLDER, path=(ROOT,)).stdout
+    found = (Path(one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one)
+    printed = run_python(FOLDER / f"{name}.py", cwd=FOLDER, path=(ROOT, *found)).stdout
     assert name == "serving" or re.search(r": [\d.]+ us, with torch.topk [\d.]+ us", printed)
 
 
