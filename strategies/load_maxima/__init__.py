@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import log2
 from typing import ClassVar
 
@@ -10,8 +11,9 @@ from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device, shared_bytes_of
 from autotopk.kernel import ParameterKind
-from autotopk.problem import DTYPE_BYTES, WINDOWS, Problem, power_of_two
+from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
+from autotopk.strategies._costs import split
 from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, STATIC_BYTES
 from autotopk.strategy import Features, Strategy, check_knobs
 
@@ -22,17 +24,39 @@ DTYPES = frozenset({"float32", "float16", "bfloat16"})
 """Which the ladder has kernels for."""
 
 LADDER = (
+    (1, 256, 8, 512),
+    (1, 256, 32, 1024),
+    (1, 512, 16, 1024),
+    (1, 512, 32, 512),
+    (1, 1024, 16, 8192),
+    (2, 512, 32, 512),
+    (2, 512, 32, 4096),
+    (2, 1024, 4, 4096),
+    (4, 512, 16, 4096),
+    (8, 256, 16, 512),
+    (16, 512, 4, 4096),
+    (16, 512, 16, 4096),
+    (16, 512, 32, 512),
+    (16, 512, 32, 4096),
+    (16, 1024, 16, 8192),
+)
+"""(blocks, threads, lines, capacity) of the rungs; together they have room for all rows and k of the shortlists."""
+
+WINDOWS_LADDER = (
     (1, 512, 8, 1024),
     (1, 512, 8, 4096),
     (1, 512, 32, 1024),
     (1, 512, 32, 4096),
     (1, 1024, 16, 8192),
     (2, 512, 32, 4096),
-    (8, 512, 16, 1024),
+    (2, 1024, 4, 4096),
+    (8, 512, 8, 1024),
+    (8, 512, 8, 4096),
+    (16, 512, 16, 4096),
     (16, 512, 32, 4096),
     (16, 1024, 16, 8192),
 )
-"""(blocks, threads, lines, capacity) of the rungs; together they have room for all rows and k of the shortlists."""
+"""The same of windows."""
 
 KNOBS: dict[str, Sequence[Knob]] = {
     "blocks": BLOCKS,
@@ -73,6 +97,9 @@ class LoadMaximaConfig:
         return self.blocks * self.threads * self.lines * 16
 
 
+_config = lru_cache(1 << 12)(LoadMaximaConfig)  # a call where nothing was tuned asks for dozens
+
+
 class LoadMaxima(Strategy):
     """Exact, and the same on every run: of equal elements, those of the lowest columns."""
 
@@ -80,7 +107,7 @@ class LoadMaxima(Strategy):
     config_type = LoadMaximaConfig
     preference: ClassVar[int] = 27
     features = Features(
-        answers=frozenset({WINDOWS}),
+        answers=frozenset({*ANSWERS, WINDOWS}),
         device_types=frozenset({"cuda"}),
         capability=(8, 0),
         dtypes=DTYPES,
@@ -123,9 +150,7 @@ class LoadMaxima(Strategy):
                 if lines > LINES[-1] or threads * lines > MOST_LINES:
                     continue
                 found += [
-                    LoadMaximaConfig(blocks, threads, lines, size)
-                    for size in (least, 2 * least)
-                    if size <= CAPACITIES[-1]
+                    _config(blocks, threads, lines, size) for size in (least, 2 * least) if size <= CAPACITIES[-1]
                 ]
         return [config for config in found if self.valid(config, problem, device)]
 
@@ -140,31 +165,37 @@ class LoadMaxima(Strategy):
         }
 
     def heuristic(self, problem: Problem, device: Device) -> LoadMaximaConfig | None:
-        """As many blocks as run at once."""
+        """As many blocks as half of the processors hold: more of them wait for room beside each other."""
         found = self.shortlist(problem, device)
-        at_once = [one for one in found if problem.rows * one.blocks <= device.processors] or found[:1]
+        at_once = [one for one in found if 2 * problem.rows * one.blocks <= device.processors] or found[:1]
         return max(at_once, key=lambda one: (one.blocks, one.threads == 512, -one.capacity), default=None)
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[LoadMaximaConfig]:
         """The nearest number of blocks first, then the nearest lines and lists."""
         usual = self.heuristic(problem, device)
-        rungs = [LoadMaximaConfig(*rung) for rung in LADDER]
+        rungs = [_config(*rung) for rung in (WINDOWS_LADDER if problem.answer == WINDOWS else LADDER)]
         able = [rung for rung in rungs if usual is not None and self.valid(rung, problem, device)]
         return sorted(able, key=lambda rung: _distance(rung, usual))
 
     def rungs(self, arch: int) -> Iterator[CudaSource]:
-        """Of windows; clusters where there are any, and lists that shared memory has room for."""
+        """Clusters where there are any, and lists that shared memory has room for."""
         device = Device("cuda", f"sm_{arch}", divmod(arch, 10), shared_bytes=shared_bytes_of(arch))
         for kind in ("float32", "float16"):
-            problem = Problem.contiguous(1, 16, 1, kind, answer=WINDOWS)
-            for rung in LADDER:
-                config = LoadMaximaConfig(*rung)
-                if self.valid(config, problem, device):
-                    yield _source(config, kind, windows=True)
+            problem = Problem.contiguous(1, 16, 1, kind)
+            for windows, ladder in ((False, LADDER), (True, WINDOWS_LADDER)):
+                for rung in ladder:
+                    config = LoadMaximaConfig(*rung)
+                    if self.valid(config, problem, device):
+                        yield _source(config, kind, windows=windows)
+
+    def terms(self, config: LoadMaximaConfig, problem: Problem, device: Device) -> tuple[float, ...]:
+        """See `_costs.split`."""
+        own = shared_bytes(config, problem.itemsize)
+        return split.maxima(config.blocks, config.threads, config.lines, config.capacity, own, problem, device)
 
     def program(self, config: LoadMaximaConfig, problem: Problem, device: Device) -> KernelProgram:
         """One cluster a row."""
-        source = _source(config, KINDS.get(problem.dtype, problem.dtype), windows=problem.answer == "windows")
+        source = _source(config, KINDS.get(problem.dtype, problem.dtype), windows=problem.answer == WINDOWS)
         return KernelProgram.of(source, Extent(config.blocks, (("rows", 1),)))
 
 

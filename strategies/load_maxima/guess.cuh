@@ -43,13 +43,15 @@ struct Ranks {
   unsigned in_warp, in_block;
 };
 
-// Which ranks are reached by as many elements as wanted, on average and a few deviations more, where each thread's maximum is
-// one of so many elements.
-__device__ __forceinline__ Ranks ranks_of(unsigned want, unsigned among, float elements) {
+// Which ranks are reached by as many elements as wanted, on average and a few deviations more, where the maxima of the first
+// `threads` threads are of so many elements each, and the others have none.
+__device__ __forceinline__ Ranks ranks_of(unsigned want, unsigned among, float elements, unsigned threads) {
   const float none = log2f(1 - fminf(__fdividef(float(want), float(among)), 0.9999f)) * elements;  // of them among the wanted
-  const float lanes = 32 * (1 - exp2f(none)), warps = WARPS * (1 - exp2f(32 * none));
-  if (lanes >= 1) return {min(32u, unsigned(lanes) + 1), WARPS_RANK};
-  return {1, min(unsigned(WARPS_RANK), unsigned(warps + 3 * sqrtf(warps * (1 - warps / WARPS))) + 2)};
+  const float some = __fdividef(float(threads), 32.f);
+  const float lanes = 32 * (1 - exp2f(none)), warps = some * (1 - exp2f(32 * none));
+  const unsigned most = max(1u, unsigned(some * (float(WARPS_RANK) / WARPS) + 0.5f));
+  if (lanes >= 1) return {min(32u, unsigned(lanes) + 1), most};
+  return {1, min(most, unsigned(warps + 3 * sqrtf(warps * (1 - __fdividef(warps, some)))) + 2)};
 }
 
 // The same for all threads of the cluster; has a barrier of the cluster.
@@ -96,8 +98,9 @@ __device__ __forceinline__ Guess guess_cut(const Maxima& maxima, Exchange& excha
 #pragma unroll
   for (int i = 0; i < LINES; i++)
     if (i < group) maximum = max(maximum, maxima.keys[i]);
-  const float elements = float(min(lines.end - lines.begin, unsigned(group) * THREADS)) / THREADS * VECTOR;  // of a maximum
-  Guess guess = guess_from(exchange, maximum, ranks_of(want, row.cols, elements));
+  const unsigned own = lines.end - lines.begin, threads = max(min(own, unsigned(THREADS)), 1u);
+  const float elements = __fdividef(float(min(own, unsigned(group) * THREADS)), float(threads)) * VECTOR;  // of a maximum
+  Guess guess = guess_from(exchange, maximum, ranks_of(want, row.cols, elements, threads));
   guess.cut = row.cols <= CAPACITY && 2 * want > row.cols ? Key(0) : max(guess.cut, Key(1));
   return guess;
 }

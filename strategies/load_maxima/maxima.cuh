@@ -123,21 +123,24 @@ struct Memory {
   Exchange& exchange;
 };
 
-// Barriers of the cluster are between what is done here and whatever uses the memory of another block.
-__device__ __forceinline__ Memory make_memory(unsigned char* dynamic, Counters* counters, Exchange* its_exchange) {
+// Barriers of the cluster are between what `clear_memory` does and whatever uses the memory of another block.
+__device__ __forceinline__ Memory memory_of(unsigned char* dynamic, Counters* counters, Exchange* exchange) {
+  const List list = list_of(dynamic, counters);
+  return {list, list.intervals + INTERVALS, *kept(exchange)};
+}
+
+__device__ __forceinline__ void clear_memory(Memory& memory) {
   cluster_arrive();  // waited for with the guess
-  Exchange& exchange = *kept(its_exchange);
-  if (threadIdx.x == 0) exchange.lines[0] = exchange.found[0] = 0;
-  List list = make_list(dynamic, counters);
-  clear_intervals(list);
-  return {list, list.intervals + INTERVALS, exchange};
+  if (threadIdx.x == 0) memory.exchange.lines[0] = memory.exchange.found[0] = 0;
+  clear_list(memory.list);
+  clear_intervals(memory.list);
 }
 
 // Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster.
 template <class Answers>
 __device__ __forceinline__ void select_best(const Row& row, unsigned k, bool smallest, Memory memory, const Answers& answers) {
   const Lines lines = lines_of_block(row);
-  const Maxima maxima = read_maxima(row, lines, smallest);
+  const Maxima maxima = read_maxima(row, lines, smallest, [&] { clear_memory(memory); });
   const Guess guess = guess_cut(maxima, memory.exchange, k, row, lines);
   Range range = {0, ONES, 0, row.cols};
   Key cut = guess.cut;
@@ -161,7 +164,9 @@ __device__ __forceinline__ void select_best(const Row& row, unsigned k, bool sma
   cluster_arrive();  // after the first block's memory was read
   if (block_of() == 0 && count > 0) {
     Held held = hold(memory.list, count);
-    rank_held(memory.list, held, count, min(count, k), even_between(guess.top, cut, row.cols),
+    const Even even = cut > 1 ? even_between(guess.top, cut, row.cols, row.order)
+                              : even_intervals(memory.list, held, count, row.cols, row.order);
+    rank_held(memory.list, held, count, min(count, k), even,
               [&](unsigned rank, Key key, unsigned column) { answers.put(rank, key, column); });
   }
   cluster_wait();

@@ -33,5 +33,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
                        positions ? static_cast<char*>(positions) + answer * positions_stride * bytes : nullptr};
   if (block_of() == BLOCKS - 1) slots.pad(window.k);
   if (window.k == 0) return;  // all of the cluster
-  select_best(row, window.k, smallest, make_memory(dynamic, &counters, &exchange), slots);
+  select_best(row, window.k, smallest, memory_of(dynamic, &counters, &exchange), slots);
 }

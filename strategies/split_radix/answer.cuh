@@ -24,5 +24,5 @@ struct Answer {
 // the list's own order differs from run to run.
 __device__ __forceinline__ void write_answer(List& list, unsigned count, unsigned want, unsigned cols,
                                              const Answer& answer) {
-  rank_list(list, count, want, cols, [&](unsigned rank, Key key, unsigned column) { answer.put(rank, key, column); });
+  rank_list(list, count, want, cols, answer.order, [&](unsigned rank, Key key, unsigned column) { answer.put(rank, key, column); });
 }

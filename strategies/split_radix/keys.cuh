@@ -157,11 +157,3 @@ __device__ __forceinline__ bool reaches(uint4 bits, Number bound, Order order) {
   for (int e = 0; e < LEFT; e++) any |= passes(number_of(element(bits, e), order), bound);
   return any;
 }
-
-// Which of them do, a bit each.
-__device__ __forceinline__ unsigned reaching(uint4 bits, Number bound, Order order) {
-  unsigned elements = 0;
-#pragma unroll
-  for (int e = 0; e < VECTOR; e++) elements |= unsigned(passes(number_of(element(bits, e), order), bound)) << e;
-  return elements;
-}

@@ -64,14 +64,22 @@ template <class T> __device__ __forceinline__ T* kept(T* address) {
   return address;
 }
 
-__device__ __forceinline__ List make_list(unsigned char* dynamic, Counters* its_counters) {
+__device__ __forceinline__ List list_of(unsigned char* dynamic, Counters* counters) {
   unsigned char* memory = kept(dynamic);
-  Counters* counters = kept(its_counters);
   unsigned* columns = reinterpret_cast<unsigned*>(memory + CAPACITY * sizeof(Key));
-  List list = {reinterpret_cast<Key*>(memory), columns, columns + CAPACITY, counters, 0};
+  return {reinterpret_cast<Key*>(memory), columns, columns + CAPACITY, kept(counters), 0};
+}
+
+// Ends with a barrier.
+__device__ __forceinline__ void clear_list(List& list) {
   clear_counters(list);
-  if (threadIdx.x == 0) counters->count = 0;
+  if (threadIdx.x == 0) list.counters->count = 0;
   __syncthreads();
+}
+
+__device__ __forceinline__ List make_list(unsigned char* dynamic, Counters* counters) {
+  List list = list_of(dynamic, counters);
+  clear_list(list);
   return list;
 }
 

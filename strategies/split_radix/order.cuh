@@ -1,10 +1,16 @@
 // The list in order, by intervals: an entry's rank is the number of entries in better intervals, and of better ones in its
-// own. Intervals are evenly wide in keys, as many as make most hold one entry or none; where keys crowd in one of them,
-// intervals are what lies between entries of the list itself.
+// own. Intervals are evenly wide in keys, as many as make most hold one entry or none, or in numbers where floats of both
+// signs are listed, most of whose keys lie around zero; where keys crowd in one of them, intervals are what lies between
+// entries of the list itself.
 //
-// Compile-time: ITEMS (entries of a thread; lists of more than ITEMS * THREADS are not ordered).
+// Compile-time: ITEMS (entries of a thread; lists of more than ITEMS * THREADS are not ordered), BOTH_SIGNS (whether lists
+// often hold floats of both signs).
 #pragma once
 #include "selection.cuh"
+
+#ifndef BOTH_SIGNS
+#define BOTH_SIGNS 0
+#endif
 
 constexpr unsigned CROWD = 64;  // entries of an interval above which ranking within it takes too long
 
@@ -39,21 +45,37 @@ struct Even {
   int shift;         // of keys
   int own;           // bits of an interval that columns tell
   int column_shift;
+  float number;      // of the most
+  float scale;       // intervals of a number, or 0 where they are of keys
+  Order order;
 
   __device__ __forceinline__ unsigned interval(Key key, unsigned column) const {
-    return key <= most ? (unsigned((most - key) >> shift) << own) + (column >> column_shift) : 0;
+    if (key > most) return 0;
+#if BOTH_SIGNS
+    if (scale > 0) return min(unsigned(fabsf(number - number_of(element_of(key, order), order)) * scale), INTERVALS - 1);
+#endif
+    return (unsigned((most - key) >> shift) << own) + (column >> column_shift);
   }
 };
 
 // Of keys from `least` on and `cols` columns; above `most` are few.
-__device__ __forceinline__ Even even_between(Key most, Key least, unsigned cols) {
+__device__ __forceinline__ Even even_between(Key most, Key least, unsigned cols, Order order) {
   const int bits = most > least ? bits_of(Key(most - least)) : 0, left = INTERVAL_BITS - bits;
   const int own = left > 0 ? left : 0, column_bits = bits_of(cols - 1);
-  return {most, left < 0 ? -left : 0, own, column_bits > own ? column_bits - own : 0};
+  Even even = {most, left < 0 ? -left : 0, own, column_bits > own ? column_bits - own : 0, 0, 0, order};
+#if BOTH_SIGNS
+  if ((most ^ least) & SIGN) {
+    even.number = number_of(element_of(most, order), order);
+    const float width = fabsf(even.number - number_of(element_of(least, order), order));
+    if (width < 1e38f && width > 1e-30f) even.scale = (INTERVALS - 1) / width;  // no NaN, no infinity
+  }
+#endif
+  return even;
 }
 
 // Over the list's `count` entries, at least one; has a barrier.
-__device__ __forceinline__ Even even_intervals(const List& list, const Held& held, unsigned count, unsigned cols) {
+__device__ __forceinline__ Even even_intervals(const List& list, const Held& held, unsigned count, unsigned cols,
+                                               Order order) {
   Counters& counters = *list.counters;
   Key most = 0, least = 0;  // the least as its complement, so that both are largest
 #pragma unroll
@@ -66,7 +88,7 @@ __device__ __forceinline__ Even even_intervals(const List& list, const Held& hel
   __syncthreads();
   const int warp = lane_of() < WARPS ? lane_of() : 0;
   most = largest_of_lanes(counters.keys[0][warp]), least = ~largest_of_lanes(counters.keys[1][warp]);
-  return even_between(most, least, cols);
+  return even_between(most, least, cols, order);
 }
 
 // Intervals between entries, the best first.
@@ -216,8 +238,8 @@ __device__ __forceinline__ Held hold(const List& list, unsigned count) {
 
 // The same where nothing is known of the entries.
 template <class Put>
-__device__ __forceinline__ void rank_list(const List& list, unsigned count, unsigned want, unsigned cols, Put put) {
+__device__ __forceinline__ void rank_list(const List& list, unsigned count, unsigned want, unsigned cols, Order order, Put put) {
   Held held = hold(list, count);
   clear_intervals(list);
-  rank_held(list, held, count, want, even_intervals(list, held, count, cols), put);
+  rank_held(list, held, count, want, even_intervals(list, held, count, cols, order), put);
 }
