@@ -1,15 +1,17 @@
-"""Compare ways to predict times where nothing was measured: `python scripts/predictions.py [DATABASE]`.
+"""Compare ways to predict times where nothing was measured: `python scripts/predictions.py [DATABASE] [--json FILE]`.
 
 Of every point that was measured, without it: the time of what each way would choose there, over the best. By default of
-the points that the repository has, docs/figures/sweep and docs/figures/radix, on an H200; else of all devices in a
-tuning database.
+the points that the repository has, all of an H200: docs/figures/predictions is what one `autotopk tune` measured, the
+other table is of docs/figures/sweep and docs/figures/radix; else of all devices in a tuning database. `--json` writes
+what the database has of its first device as docs/figures/predictions has it.
 """
 
 import json
-import sys
 import time
+from argparse import ArgumentParser
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from math import exp, fsum, log
 from pathlib import Path
 from statistics import quantiles
@@ -60,6 +62,32 @@ def recorded() -> tuple[Times, Device]:
                     if _serves(one, workload, device):
                         times[workload.key].setdefault(one, time_us)
     return dict(times), device
+
+
+def tuned(file: Path = FIGURES / "predictions" / "h200.json") -> tuple[Times, Device]:
+    """Microseconds on an H200: what one `autotopk tune` measured, named workloads and the grid."""
+    found = json.loads(file.read_text())
+    candidates, times = [Candidate(*one) for one in found["candidates"]], {}
+    for *told, pairs in found["points"]:
+        key = TuningKey(*told)
+        times[key] = {candidates[at]: us for at, us in zip(pairs[::2], pairs[1::2], strict=True)}
+    return times, device_in(found)
+
+
+def write(file: Path, times: Times, device: Device) -> None:
+    """The inverse."""
+    candidates = sorted({one for its in times.values() for one in its})
+    places = {one: at for at, one in enumerate(candidates)}
+    document = {
+        "device": {**asdict(device), "fingerprint": device.fingerprint},
+        "candidates": [[one.strategy, one.config] for one in candidates],
+        "points": [
+            [*asdict(key).values(), [told for one in sorted(its) for told in (places[one], float(f"{its[one]:.4g}"))]]
+            for key, its in sorted(times.items(), key=str)
+        ],
+    }
+    lines = json.dumps(document).replace('], ["', '],\n["')
+    file.write_text(f"{lines}\n")
 
 
 def _serves(candidate: Candidate, workload: Workload, device: Device) -> bool:
@@ -245,17 +273,23 @@ def host_us(model: Model, device: Device) -> float:
     return (time.process_time() - begun) / len(problems) * 1e6
 
 
-def main(database: Path | None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print a table for each device."""
-    if database is None:
-        of_devices = [recorded()]
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("database", nargs="?", type=Path)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args(arguments)
+    if options.database is None:
+        of_devices = [tuned(), recorded()]
     else:
-        with Store.open(database, read_only=True) as store:
+        with Store.open(options.database, read_only=True) as store:
             of_devices = [
                 ({key: times_of(store.evidence(device.fingerprint, key)) for key in keys}, device)
                 for device in store.devices()
                 if (keys := {one.key for one in store.measurements(device=device.fingerprint)})
             ]
+    if options.json:
+        write(options.json, *of_devices[0])
     for times, device in of_devices:
         print(f"{device.name}: {len(times)} points, {sum(map(len, times.values()))} times")
         print("| chosen by | geometric mean | 19 of 20 | worst |\n|---|--:|--:|--:|")
@@ -275,4 +309,4 @@ def main(database: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    main()

@@ -1,15 +1,16 @@
-"""Regret on shapes that nobody tuned: `python scripts/regret.py [COUNT [SEED]] [--json FILE] [--small]`.
+"""Regret on shapes that nobody tuned: `python scripts/regret.py [COUNT [SEED]] [--budget S] [--json FILE] [--small]`.
 
 Shapes are drawn as the tag `grid` draws its own, by another seed. For each of them three candidates and torch.topk are
 timed in turn: what dispatch serves with the kernels that are there, what it serves once kernels were built, and the
 best of `autotopk tune --effort quick` on that very shape, in a database of its own. Regret is the time of what is
-served over that of the best, less the 95 % margin of the difference, and never below 1. `--small` draws small shapes,
-for a CPU.
+served over that of the best, less the 95 % margin of the difference, and never below 1. With a budget, of which tuning
+takes three fifths, the first of the shapes are measured; it is told how many. `--small` draws small shapes, for a CPU.
 """
 
 import json
 import os
 import tempfile
+import time
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -36,6 +37,9 @@ from autotopk.tuning.tuner import tune
 from autotopk.workloads import Workload, spread
 
 ROUNDS = 9
+TUNING = 0.6
+"""Share of a budget."""
+
 SLOWER = 1.03
 """Times torch.topk's time that is called slower."""
 
@@ -111,21 +115,26 @@ def summary(title: str, regrets: Sequence[float], over_torch: Sequence[float], s
     )
 
 
-def measured(workloads: Sequence[Workload], place: torch.device, folder: Path) -> list[Row]:
-    """Ask, tune and race all shapes."""
-    device = device_of(place)
+def measured(workloads: Sequence[Workload], place: torch.device, folder: Path, budget_s: float | None) -> list[Row]:
+    """Ask, tune and race all shapes, or as many as there is time for."""
+    device, until = device_of(place), float("inf") if budget_s is None else time.monotonic() + budget_s
     problems = [workload.problem(place.type) for workload in workloads]
     before = served(problems, device, "never")
     report = tune(
-        workloads, store_path=folder / "best.sqlite", winners_path=folder / "best.winners.sqlite", device=place
+        workloads,
+        store_path=folder / "best.sqlite",
+        winners_path=folder / "best.winners.sqlite",
+        device=place,
+        budget_s=budget_s and TUNING * budget_s,
     )
     best = {one.workload: one.winner.candidate for one in report.results if one.winner and one.outcome == "tuned"}
-    after, rows = served(problems, device, "wait"), []
-    for workload, problem, (step, mine), (built_step, built) in track(
-        list(zip(workloads, problems, before, after, strict=True)), description="racing"
+    tuned = [one for one in zip(workloads, problems, before, strict=True) if one[0] in best]
+    after, rows = served([problem for _, problem, _ in tuned], device, "wait"), []
+    for (workload, problem, (step, mine)), (built_step, built) in track(
+        list(zip(tuned, after, strict=True)), description="racing"
     ):
-        if workload not in best:
-            continue
+        if time.monotonic() > until:
+            break
         try:
             times = raced(problem, (mine, built, best[workload]), place)
         except (AutotopkError, torch.OutOfMemoryError) as error:
@@ -157,6 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("count", nargs="?", type=int, default=500)
     parser.add_argument("seed", nargs="?", type=int, default=1)
+    parser.add_argument("--budget", type=float, metavar="SECONDS")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--small", action="store_true")
     options = parser.parse_args(arguments)
@@ -166,7 +176,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     drawn = spread(64 * options.count if options.small else options.count, options.seed)
     small = [one for one in drawn if one.bytes < 1 << 18 and one.k < 256] if options.small else drawn
     with tempfile.TemporaryDirectory() as folder:
-        rows = measured(small[: options.count], place, Path(folder))
+        rows = measured(small[: options.count], place, Path(folder), options.budget)
+    print(f"{len(rows)} of {options.count} shapes")
     for row in sorted(rows, key=lambda one: one.regret, reverse=True)[:10]:
         print(f"{row.regret:.2f} ({row.built_regret:.2f} built) {row.workload}: {row.served} by {row.step}; {row.best}")
     ways = (

@@ -121,6 +121,7 @@ def run_session(
     strategies: Sequence[str] = ("torch_fallback",),
     pool: CompilePool | None = None,
     neighbours: Sequence[Candidate] = (),
+    sure: Sequence[Candidate] = (),
 ) -> WorkloadResult:
     """One session over a workload between the candidates of some strategies; torch's operators have that code."""
     environment = replace(environment_of(device), baseline=baseline)
@@ -150,7 +151,8 @@ def run_session(
             problem=problem,
             evidence=store.evidence(device.fingerprint, workload.key),
             candidates=space,
-            first=shortlist if EFFORTS[effort].lattice else (),
+            first=shortlist if EFFORTS[effort].lattice else sure,
+            sure=sure,
             neighbours=neighbours,
             strategies=strategies,
             incumbent=incumbent,

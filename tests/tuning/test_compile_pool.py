@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotopk import registry
+from autotopk.candidate import TORCH_TOPK
 from autotopk.device import H100
 from autotopk.problem import Problem
 from autotopk.tuning import compile_pool
@@ -32,6 +33,20 @@ def builds(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
             assert found == dict(pool.ready(PROBLEM, candidates, time.monotonic() + 60))
         assert found.keys() == set(candidates)
         yield {str(candidate.knobs["of"]): build for candidate, build in found.items()}
+    finally:
+        registry.unregister("built")
+
+
+def test_what_is_ready_comes_in_the_order_asked(cache_dir: Path) -> None:
+    """A library that needs no preparing does not overtake kernels that are there."""
+    cache_dir.mkdir()
+    registry.register(built.strategy)
+    try:
+        kernel = built.strategy.candidate(built.Parts("one"))
+        with closing(CompilePool(H100, preload=["tests.tuning.built"], processes=2)) as pool:
+            list(pool.ready(PROBLEM, [kernel], time.monotonic() + 60))
+            for order in ([kernel, TORCH_TOPK], [TORCH_TOPK, kernel]):
+                assert [one for one, _ in pool.ready(PROBLEM, order, 0.0)] == order
     finally:
         registry.unregister("built")
 

@@ -13,14 +13,16 @@ def test_served_is_raced_with_the_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AUTOTOPK_BUILD", "wait")
-    main(["2", "3", "--small", "--json", str(tmp_path / "rows.json")])
+    main(["2", "3", "--small", "--budget", "600", "--json", str(tmp_path / "rows.json")])
     document = json.loads((tmp_path / "rows.json").read_text())
     assert len(document["rows"]) == 2
     for row in document["rows"]:
         assert row["best_us"] > 0
         assert row["regret"] >= 1
         assert row["step"] == row["built_step"] == "torch", "nothing is tuned"
-    assert "regret 1." in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "regret 1." in printed
+    assert "2 of 2 shapes" in printed
 
 
 def test_margins_are_subtracted() -> None:

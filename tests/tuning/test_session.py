@@ -211,6 +211,15 @@ def test_out_of_time_the_race_is_short_but_held(store: Store) -> None:
     assert len(measured(store, "race")[FASTER].samples_us) >= 7
 
 
+def test_those_that_are_sure_are_screened_however_long_it_takes(store: Store) -> None:
+    sure = [Candidate("torch_fallback", one) for one in (FAST, FASTER)]
+    worker = ReplayWorker(times={FASTER: 40}, busy_each_s=1.0)
+    result = run_session(store, worker, share_s=0.5, sure=sure)
+    assert set(measured(store, "screen")) == {config(), FAST, FASTER}
+    assert result.winner is not None
+    assert result.winner.candidate.config == FASTER
+
+
 @pytest.mark.parametrize(("challenger", "expected"), [(98.0, FAST), (97.6, FAST), (96.0, FASTER)])
 def test_the_incumbent_stays_unless_beaten_by_3_percent(store: Store, challenger: float, expected: str) -> None:
     run_session(store, ReplayWorker(times={FAST: 10.0}))
