@@ -66,6 +66,9 @@ KNOBS: dict[str, Sequence[Knob]] = {
 }
 """What kernels can be made for."""
 
+MIN_COLS, MOST_K = 16384, 3072
+"""Columns of the shortest rows, and the largest k, for which it is chosen where nothing was measured, beside windows."""
+
 MOST_LINES = 16384
 """Of a block: 256 KB of a row, and as many maxima as registers have room for beside what is on its way."""
 
@@ -165,6 +168,14 @@ class LoadMaxima(Strategy):
         }
 
     def heuristic(self, problem: Problem, device: Device) -> LoadMaximaConfig | None:
+        """Windows, and long rows that a block holds, or clusters that all run at once; other families' else."""
+        usual = self._usual(problem, device)
+        if usual is None or problem.answer == WINDOWS:
+            return usual
+        at_once = usual.blocks == 1 or problem.rows * usual.blocks <= device.processors
+        return usual if at_once and problem.cols >= MIN_COLS and problem.k <= MOST_K else None
+
+    def _usual(self, problem: Problem, device: Device) -> LoadMaximaConfig | None:
         """As many blocks as half of the processors hold: more of them wait for room beside each other."""
         found = self.shortlist(problem, device)
         at_once = [one for one in found if 2 * problem.rows * one.blocks <= device.processors] or found[:1]
@@ -172,7 +183,7 @@ class LoadMaxima(Strategy):
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[LoadMaximaConfig]:
         """The nearest number of blocks first, then the nearest lines and lists."""
-        usual = self.heuristic(problem, device)
+        usual = self._usual(problem, device)
         rungs = [_config(*rung) for rung in (WINDOWS_LADDER if problem.answer == WINDOWS else LADDER)]
         able = [rung for rung in rungs if usual is not None and self.valid(rung, problem, device)]
         return sorted(able, key=lambda rung: _distance(rung, usual))
