@@ -67,7 +67,7 @@ KNOBS: dict[str, Sequence[Knob]] = {
 """What kernels can be made for."""
 
 MIN_COLS, MOST_K = 16384, 3072
-"""Columns of the shortest rows, and the largest k, for which it is chosen where nothing was measured, beside windows."""
+"""Columns of the shortest rows, and the largest k, for which it is chosen where nothing was measured; windows aside."""
 
 MOST_LINES = 16384
 """Of a block: 256 KB of a row, and as many maxima as registers have room for beside what is on its way."""
