@@ -28,7 +28,7 @@ int cuFuncSetAttribute(void*, int attribute, int value) { return printf("set %d 
 int cuLaunchKernelEx(const Config* config, void*, void** parameters, void**) {
   printf("launch %u %u %u %u %u %u", config->grid[0], config->grid[1], config->grid[2], config->block[0],
          config->shared_bytes, config->attribute_count);
-  for (int i = 0; i < 10; i++) printf(" %ld", *static_cast<long*>(parameters[i]));
+  for (int i = 0; i < 9; i++) printf(" %ld", *static_cast<long*>(parameters[i]));
   puts("");
   return 0;
 }

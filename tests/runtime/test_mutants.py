@@ -14,7 +14,7 @@ from autotopk.key import TuningKey
 from autotopk.prediction import Model, Point, Region, cell_of, place_of, rows_of
 from autotopk.tuning_db import artifact
 from tests.runtime.same import within
-from tests.runtime.winners import CHUNKED, SORT, winner
+from tests.runtime.winners import CHUNKED, SORT, coefficients, winner
 from tests.tuning_db.mutants import OF_FITS, OF_WINNERS, Mutation, mutate
 
 X = torch.randn(4, 1024, generator=torch.Generator().manual_seed(0))
@@ -38,7 +38,7 @@ def fitted(tmp_path: Path) -> bytes:
     key = TuningKey("float32", 4, 1024, K, True)
     chunked = f"torch_fallback {CHUNKED}"
     model = Model(
-        strategies={"torch_fallback": (100.0, *(0.5,) * 29, *(1e30,) * 30)},
+        strategies={"torch_fallback": coefficients("torch_fallback", 100.0, 0.5)},
         candidates={chunked: 3},
         points=[Point(place_of(key), {"torch_fallback": 0.1}, {chunked: -3.0})],
         regions={cell_of(key): Region(1.05, 4)},

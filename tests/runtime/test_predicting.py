@@ -23,7 +23,7 @@ from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Winner
 from tests.runtime.laddered import Driver, Laddered, Rung, settled
 from tests.runtime.same import check, told, unwarned
-from tests.runtime.winners import CHUNKED, winner
+from tests.runtime.winners import CHUNKED, coefficients, winner
 
 X = torch.randn(4, 2048)
 K = 9
@@ -44,7 +44,10 @@ def model(**residuals: float) -> Model:
     anything = (1e30,) * 6
     names = {f'laddered {{"name":"{name}"}}': residual for name, residual in residuals.items()}
     return Model(
-        strategies={"laddered": (10.0, 0, 0, 0, 0, 0, *anything), "torch_fallback": (100.0, *(0,) * 29, *(1e30,) * 30)},
+        strategies={
+            "laddered": (10.0, 0, 0, 0, 0, 0, *anything),
+            "torch_fallback": coefficients("torch_fallback", 100.0),
+        },
         candidates=dict.fromkeys(names, 3),
         points=[Point(place_of(key), {}, names)],
         regions={cell_of(key): Region(1.04, 5)},
@@ -212,7 +215,7 @@ def test_odd_numbers_cost_a_warning(numbers: str, reason: str, strategy: Laddere
 def test_a_twin_lends_its_predictions() -> None:
     twin = replace(H100, name="NVIDIA H100 PCIe", memory_gib=80)
     its = Model(
-        strategies={"block_radix": (5.0, *(0,) * 22, *(1e30,) * 23)},
+        strategies={"block_radix": coefficients("block_radix", 5.0)},
         regions={cell_of(TuningKey("float32", 64, 5000, 100, True)): Region(1.2, 3)},
     )
     publish(its, device=twin)
