@@ -176,9 +176,11 @@ class Model:
         found = []
         for point in self.points:
             r, c, o, w, s = point.place
-            away = (rows - r) ** 2 + (cols - c) ** 2 + (k - o) ** 2 + (width - w) ** 2 + (order - s) ** 2
-            if away < FARTHEST:
-                found.append((away, point))
+            away = (rows - r) ** 2 + (cols - c) ** 2
+            if away < FARTHEST:  # of most points that is all there is to know
+                away += (k - o) ** 2 + (width - w) ** 2 + (order - s) ** 2
+                if away < FARTHEST:
+                    found.append((away, point))
         return Near(found)
 
     def time_us(self, strategy: str, candidate: str, terms: Sequence[float], near: Near) -> float | None:

@@ -144,19 +144,7 @@ class LoadMaxima(Strategy):
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[LoadMaximaConfig]:
         """The fewest lines for each number of threads and blocks, and lists half more than k or longer."""
-        least = max(power_of_two(-(-3 * problem.k // 2)), 256)
-        found: list[LoadMaximaConfig] = []
-        for blocks in BLOCKS:
-            if found and problem.rows * blocks > 2 * device.processors:
-                continue
-            for threads in (256, 512, 1024):
-                lines = power_of_two(-(-problem.cols * problem.itemsize // (16 * blocks * threads)))
-                if lines > LINES[-1] or threads * lines > MOST_LINES:
-                    continue
-                found += [
-                    _config(blocks, threads, lines, size) for size in (least, 2 * least) if size <= CAPACITIES[-1]
-                ]
-        return [config for config in found if self.valid(config, problem, device)]
+        return _shortlist(problem, device)
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """Lists from half more than k on, and clusters of which half run at once."""
@@ -252,6 +240,21 @@ def _source(config: LoadMaximaConfig, kind: str, *, windows: bool) -> CudaSource
         cluster=config.blocks,
         code_dependencies=("autotopk.strategies.split_radix",),
     )
+
+
+@lru_cache(64)  # whoever asks about a problem does so several times
+def _shortlist(problem: Problem, device: Device) -> tuple[LoadMaximaConfig, ...]:
+    least = max(power_of_two(-(-3 * problem.k // 2)), 256)
+    found: list[LoadMaximaConfig] = []
+    for blocks in BLOCKS:
+        if found and problem.rows * blocks > 2 * device.processors:
+            continue
+        for threads in (256, 512, 1024):
+            lines = power_of_two(-(-problem.cols * problem.itemsize // (16 * blocks * threads)))
+            if lines > LINES[-1] or threads * lines > MOST_LINES:
+                continue
+            found += [_config(blocks, threads, lines, size) for size in (least, 2 * least) if size <= CAPACITIES[-1]]
+    return tuple(config for config in found if strategy.valid(config, problem, device))
 
 
 def _distance(config: LoadMaximaConfig, usual: LoadMaximaConfig | None) -> float:

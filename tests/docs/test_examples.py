@@ -60,6 +60,16 @@ def test_runs_on_a_gpu(name: str) -> None:
     assert name == "serving" or re.search(r": [\d.]+ us, with torch.topk [\d.]+ us", printed)
 
 
+@pytest.mark.gpu
+def test_snippets_of_the_readme_that_need_a_gpu() -> None:
+    blocks = re.findall(
+        r'<!--- skip: next "needs a GPU" -->\n+```python\n(.*?)```', (ROOT / "README.md").read_text(), re.S
+    )
+    assert blocks
+    for block in blocks:
+        subprocess.run([sys.executable, "-c", block], check=True, cwd=ROOT)
+
+
 def test_every_example_is_listed_and_run() -> None:
     assert {path.stem for path in EXAMPLES} == {*SAID, "foreign"}
     page = (FOLDER / "README.md").read_text()
