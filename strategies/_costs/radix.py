@@ -8,7 +8,7 @@ from autotopk.device import Device
 from autotopk.problem import DTYPE_BYTES, FLOAT_INF, Problem
 from autotopk.strategies._costs import load, reading, rounds, sorting
 from autotopk.strategies._radix.config import RadixConfig
-from autotopk.strategies._radix.limits import held, registers, shared_bytes
+from autotopk.strategies._radix.limits import held, most_items, registers, shared_bytes
 
 
 def terms(config: RadixConfig, problem: Problem, device: Device) -> tuple[float, ...]:
@@ -30,6 +30,8 @@ def terms(config: RadixConfig, problem: Problem, device: Device) -> tuple[float,
     else:
         several = float(survivors(problem.cols, problem.k, problem.dtype, config.radix_bits) > config.capacity > 0)
     vector, any_order = min(config.vector, problem.layout.vector), float(config.capacity == 0)
+    streams = float(config.items == most_items(problem))  # kernels for rows of any length
+    digits = any_order * -(-8 * problem.itemsize // config.radix_bits)  # without a list, as long as keys are alike
     sorted_ = sorting(config.capacity) if config.capacity else 0.0
     return (
         1.0,
@@ -50,6 +52,11 @@ def terms(config: RadixConfig, problem: Problem, device: Device) -> tuple[float,
         times * any_order * inside / threads,
         times * any_order * bins / threads,
         busy * any_order * inside * 1e-3,
+        times * streams,
+        times * streams * inside / threads,
+        busy * streams * inside * 1e-3,
+        times * digits * streamed / threads,
+        busy * digits * streamed * 1e-3,
         times * (blocks - 1),
         times * several,
         times * several * inside / threads,

@@ -83,26 +83,33 @@ def maxima(
     )
 
 
-def steps(blocks: int, threads: int, split: bool, launches: int, problem: Problem, device: Device) -> tuple[float, ...]:
-    """Launches that each read a row, or blocks that go over theirs as often."""
+def steps(
+    blocks: int, threads: int, split: bool, counted: tuple[int, int], problem: Problem, device: Device
+) -> tuple[float, ...]:
+    """Launches that each read a row, or blocks that go over theirs as often: `counted` to select, and to sort."""
+    selecting, sorting = counted
+    launches = selecting + sorting + 1 if split else 1
     everywhere = problem.rows * blocks if split else min(blocks, problem.rows)
     times, busy = rounds(everywhere, threads, device), load(everywhere, device)
     each = problem.cols / blocks if split else problem.cols * -(-problem.rows // everywhere)
     chosen = problem.k / blocks if split else problem.k * -(-problem.rows // everywhere)
     bytes_ = problem.rows * problem.cols * problem.itemsize * 1e-6
+    written = problem.rows * problem.k * problem.itemsize * 1e-6
     return (
         1.0,
-        reading(each * problem.itemsize, everywhere, times),
         launches,
-        bytes_,
-        launches * bytes_ if split else 0.0,
+        bytes_ * (selecting + 1),
+        written * (sorting + 1),
+        reading(each * problem.itemsize, everywhere, times) * (selecting + 1),
         times,
+        times * selecting,
+        times * sorting,
         times * each / threads,
+        times * each / threads * selecting,
         times * chosen / threads * problem.itemsize,
-        times * chosen / threads * problem.itemsize * problem.sorted,
-        busy * chosen * 1e-3 * problem.itemsize * problem.sorted,
-        launches * problem.sorted,
+        times * chosen / threads * problem.itemsize * sorting,
         busy * each * 1e-3,
+        busy * each * 1e-3 * selecting,
         busy * chosen * 1e-3 * problem.itemsize,
-        problem.rows * problem.k * problem.itemsize * 1e-6,
+        busy * chosen * 1e-3 * problem.itemsize * sorting,
     )

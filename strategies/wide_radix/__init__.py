@@ -122,8 +122,7 @@ class WideRadix(Strategy):
 
     def terms(self, config: WideRadixConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.split`."""
-        launches = sum(_steps(problem)) + 1 if config.split else 1
-        return split.steps(config.blocks, config.threads, config.split, launches, problem, device)
+        return split.steps(config.blocks, config.threads, config.split, _steps(problem), problem, device)
 
     def program(self, config: WideRadixConfig, problem: Problem, device: Device) -> KernelProgram:
         """A launch for every step of rows that are split, or one for all rows."""
