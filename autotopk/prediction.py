@@ -93,6 +93,11 @@ def width_of(dtype: str) -> int:
     return DTYPE_BYTES[dtype].bit_length() - 1 + 4 * (dtype not in FLOAT_INF)
 
 
+def elements_of(width: int) -> str:
+    """What `width_of` tells apart, in words: "floats of 16 bits"."""
+    return f"{'integers' if width >= 4 else 'floats'} of {8 << width % 4} bits"
+
+
 def cell_of(key: TuningKey) -> Cell:
     """The region that a key is in."""
     return (

@@ -8,7 +8,7 @@ from statistics import geometric_mean, median, quantiles
 from autotopk.candidate import TORCH_TOPK
 from autotopk.device import Device
 from autotopk.key import TuningKey
-from autotopk.prediction import CELL, Cell, Model
+from autotopk.prediction import CELL, Cell, Model, elements_of
 from autotopk.problem import DTYPE_BYTES
 from autotopk.tuning_db.records import Tried, Winner
 
@@ -80,7 +80,7 @@ class Predicted:
     """What is known of shapes that nobody tuned, of one operation, width of elements and order."""
 
     kind: str
-    element_bytes: int
+    elements: str
     sorted: bool
     bounds: Spread
     """Of its regions: the time of a choice over that of the best, at most."""
@@ -183,11 +183,11 @@ def predicted(models: Mapping[str, Model]) -> list[Predicted]:
         places: defaultdict[tuple[int, int], dict[Cell, float]] = defaultdict(dict)
         for cell, region in model.regions.items():
             places[cell[3:]][cell] = region.bound
-        for (doublings, order), bounds in sorted(places.items()):
+        for (width, order), bounds in sorted(places.items()):
             spread_, ranked = spread(bounds.values()), sorted(bounds.values())
             if spread_ is not None:
                 high, where = ranked[-1 - len(ranked) // 20], _region(max(bounds, key=bounds.__getitem__))
-                found.append(Predicted(kind, 1 << doublings, bool(order), spread_, high, where))
+                found.append(Predicted(kind, elements_of(width), bool(order), spread_, high, where))
     return found
 
 

@@ -1,5 +1,6 @@
 """The page: what `numbers` computes, laid out for the template beside this file."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +20,12 @@ from autotopk.tuning_db.records import Software, Tried, Winner
 MOST = 15
 """Rows of a table of extremes."""
 
+MAPS = 12
+"""Of one dtype and order, each for one k."""
+
+TITLES = 4
+"""Workloads of a place that are named."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -31,11 +38,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Map:
-    """Who wins for one k: a row of cells for every number of rows, None where nothing was measured."""
+    """Who wins for one k, or several: a row of cells for every number of rows, None where nothing was measured."""
 
-    k: int
-    cols: list[int]
-    lines: list[tuple[int, list[Cell | None]]]
+    k: str
+    cols: list[str]
+    lines: list[tuple[str, list[Cell | None]]]
 
 
 @dataclass(frozen=True)
@@ -142,10 +149,7 @@ def _of_device(
         anchor,
         numbers.summary(winners),
         numbers.shares(winners),
-        [
-            (dtype, order, [_map(k, its) for k, its in by_k.items()])
-            for (dtype, order), by_k in numbers.grids(winners).items()
-        ],
+        [(dtype, order, maps_of(by_k)) for (dtype, order), by_k in numbers.grids(winners).items()],
         figures.line_by_line(timed),
         figures.against_torch(timed),
         figures.against_floor(timed, device),
@@ -170,16 +174,41 @@ def _of_device(
     )
 
 
-def _map(k: int, winners: Iterable[Winner]) -> Map:
-    at = {(one.key.rows, one.key.cols): one for one in winners}
+def maps_of(by_k: Mapping[int, Sequence[Winner]]) -> list[Map]:
+    """A map for every k; where those would be more than `MAPS`, for those between two powers of four, as all sizes."""
+    several = len(by_k) > MAPS
+    grouped: defaultdict[int, list[Winner]] = defaultdict(list)
+    for k, its in by_k.items():
+        grouped[_place(k, several)] += its
+    return [_map(_label(k, several), its, several) for k, its in sorted(grouped.items())]
+
+
+def _map(k: str, winners: Iterable[Winner], several: bool) -> Map:
+    at: defaultdict[tuple[int, int], list[Winner]] = defaultdict(list)
+    for one in winners:
+        at[_place(one.key.rows, several), _place(one.key.cols, several)].append(one)
     cols = sorted({cols for _, cols in at})
     rows = sorted({rows for rows, _ in at})
-    lines = [(count, [_cell(at.get((count, wide))) for wide in cols]) for count in rows]
-    return Map(k, cols, lines)
+    lines = [(_label(count, several), [_cell(at.get((count, wide), [])) for wide in cols]) for count in rows]
+    return Map(k, [_label(wide, several) for wide in cols], lines)
 
 
-def _cell(winner: Winner | None) -> Cell | None:
-    return None if winner is None else Cell(numbers.name_of(winner), numbers.speedup(winner), Timed.of(winner).title)
+def _place(size: int, several: bool) -> int:
+    """The power of four that is not above it."""
+    return 1 << (size.bit_length() - 1) // 2 * 2 if several else size
+
+
+def _label(place: int, several: bool) -> str:
+    return f"{place}+" if several else str(place)
+
+
+def _cell(winners: Sequence[Winner]) -> Cell | None:
+    if not winners:
+        return None
+    names = Counter(sorted(map(numbers.name_of, winners)))
+    titles = [Timed.of(one).title for one in winners]
+    told = titles[:TITLES] + ([f"and {len(titles) - TITLES} more"] if len(titles) > TITLES else [])
+    return Cell(names.most_common(1)[0][0], geometric_mean(map(numbers.speedup, winners)), "; ".join(told))
 
 
 def _borrower(lender: Device, here: Sequence[Device]) -> str | None:

@@ -88,9 +88,14 @@ def test_bounds_are_told_by_operation_width_and_order() -> None:
     regions = {(3, 6, at, 2, 1): Region(1.01 + at / 100, 9) for at in range(5)}
     regions[2, 5, 1, 1, 0] = Region(1.2, 3)
     narrow, wide = numbers.predicted({"topk": Model(regions=regions), "kth": Model()})
-    assert (narrow.element_bytes, narrow.sorted, narrow.bounds.count, narrow.bounds.most) == (2, False, 1, 1.2)
+    assert (narrow.elements, narrow.sorted, narrow.bounds.count, narrow.bounds.most) == (
+        "floats of 16 bits",
+        False,
+        1,
+        1.2,
+    )
     assert narrow.where == "16 to 63 rows, 1,024 to 4,095 columns, k 4 to 15"
-    assert (wide.kind, wide.element_bytes, wide.sorted, wide.bounds.count) == ("topk", 4, True, 5)
+    assert (wide.kind, wide.elements, wide.sorted, wide.bounds.count) == ("topk", "floats of 32 bits", True, 5)
     assert wide.bounds.middle == pytest.approx(1.03)
     assert wide.high == wide.bounds.most == pytest.approx(1.05)
 

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -100,7 +101,10 @@ def test_bounds_come_from_the_winners_file_or_the_one_beside_a_database(tmp_path
     artifact.publish([winner()], beside, rows_of(model, H100.fingerprint, "topk"))
     for path in (full, beside):
         told = text(page.render(source.read(path)))
-        assert "topk 4 sorted 1 1.042 1.042 1.042 64 to 255 rows, 4,096 to 16,383 columns, k 16 to 63" in told
+        assert (
+            "topk floats of 32 bits sorted 1 1.042 1.042 1.042 64 to 255 rows, 4,096 to 16,383 columns, k 16 to 63"
+            in told
+        )
 
 
 def test_strategies_that_are_not_installed_are_told(tmp_path: Path) -> None:
@@ -204,3 +208,17 @@ def test_browsers_show_it(browser: Any, many: Path, tmp_path: Path, width: int, 
     assert trouble == []
     assert all(url.startswith(("file:", "data:")) for url in asked)
     shown.close()
+
+
+def test_many_k_share_maps() -> None:
+    few = {k: [winner(key=replace(KEY, k=k))] for k in (2, 8)}
+    assert [(one.k, one.cols, one.lines[0][0]) for one in page.maps_of(few)] == [
+        (k, [str(KEY.cols)], str(KEY.rows)) for k in ("2", "8")
+    ]
+    many = {k: [winner(key=replace(KEY, rows=64, cols=300, k=k), ratio=1 / k)] for k in range(1, 15)}
+    first, second = page.maps_of(many)[:2]
+    assert (first.k, second.k, second.cols, [rows for rows, _ in second.lines]) == ("1+", "4+", ["256+"], ["64+"])
+    [[cell]] = (cells for _, cells in second.lines)
+    assert cell is not None
+    assert cell.speedup == pytest.approx(prod(range(4, 15)) ** (1 / 11))
+    assert cell.title.endswith("and 7 more")
