@@ -33,21 +33,30 @@ def lenders(device: Device, known: Mapping[str, Winners]) -> tuple[list[Winners]
     return twins, [winners for one, winners in others if one.processors != device.processors]
 
 
-def measured(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> Iterator[tuple[MeasuredStep, Winner]]:
-    """Winners that may serve the key, best first.
+def exact(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> Iterator[Winner]:
+    """Winners of that very key, best first: the device's own, then its twins'.
 
-    Of the device and its twins those of that very key, of its bucket, then neighbours; then the same of kin. An own
-    winner of that key whose code has changed since gives way to a current one that was measured elsewhere.
+    An own one whose code has changed since gives way to a current one that was measured elsewhere, on kin as well.
     """
     own = known.get(device.fingerprint, NONE)
     twins, kin = lenders(device, known)
-    exact = own.exact(key)
-    lent = [found for lender in (*twins, *kin) if (found := lender.exact(key)) is not None]
-    if exact is not None and lent and _stale(exact):
-        yield from (("exact", one) for one in lent if not _stale(one))
+    found = own.exact(key)
+    lent = [one for lender in (*twins, *kin) if (one := lender.exact(key)) is not None]
+    if found is not None and lent and _stale(found):
+        yield from (one for one in lent if not _stale(one))
+    yield from (one for winners in (own, *twins) if (one := winners.exact(key)) is not None)
+
+
+def around(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> Iterator[tuple[MeasuredStep, Winner]]:
+    """Other winners that may serve the key, best first.
+
+    Of the device and its twins those of its bucket, then neighbours; of kin the same, after those of that very key.
+    """
+    own = known.get(device.fingerprint, NONE)
+    twins, kin = lenders(device, known)
     for group in ([own, *twins], *([lender] for lender in kin)):
-        group = [winners for winners in group if winners is not NONE]
-        yield from (("exact", found) for winners in group if (found := winners.exact(key)) is not None)
+        if group[0] in kin:
+            yield from (("exact", found) for winners in group if (found := winners.exact(key)) is not None)
         yield from (("bucket", found) for winners in group for found in winners.like(key))
         yield from (("neighbour", found) for winners in group for found in winners.near(key))
 

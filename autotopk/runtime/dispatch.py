@@ -141,21 +141,20 @@ def choices(
                 yield from asked.heuristic("forced" if force else "heuristic", strategy)
         return
     key, known = TuningKey.of(problem), runtime.known()
-    exact = known.get(device.fingerprint, NONE).exact(key)
+    own = known.get(device.fingerprint, NONE).exact(key)
     # 1. forced
     if force:
-        yield from asked.forced(force, exact)
-    # 2. exact, 3. predicted, 4. bucket, 5. neighbour
-    predicted = False
-    for step, winner in borrowing.measured(key, device, known):
-        if step != "exact" and not predicted:
-            predicted = True
-            yield from asked.predicted(key, known)
+        yield from asked.forced(force, own)
+    # 2. exact
+    for winner in borrowing.exact(key, device, known):
+        yield from asked.measured("exact", winner)
+    # 3. predicted
+    yield from asked.predicted(key, known)
+    # 4. bucket, 5. neighbour
+    for step, winner in borrowing.around(key, device, known):
         yield from asked.measured(step, winner)
-    if not predicted:
-        yield from asked.predicted(key, known)
     # 6. heuristic
-    runtime.misses.note(key, device, tuned=exact is not None)
+    runtime.misses.note(key, device, tuned=own is not None)
     for strategy in registry.available():
         if strategy is torch_fallback:
             break
