@@ -1,9 +1,8 @@
 """What could serve a problem by predicted times, quickest first: rungs of the able strategies, and their shortlists."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache, partial
-from itertools import islice
-from math import isclose
+from math import inf, isclose
 from typing import NamedTuple
 
 from autotopk import registry
@@ -19,6 +18,9 @@ from autotopk.workloads import Workload
 
 RUNGS = 4
 """Of a ladder that are asked for their time: the likeliest."""
+
+SLOW = 3.0
+"""Strategies whose first rung is predicted to take so many times the least are not asked for the others."""
 
 FAR = 1.25
 """Strategies whose best rung is predicted to take so many times the best have no better point in their shortlists."""
@@ -82,7 +84,7 @@ def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:
     able = [one for one in registry.available() if one.name in model.strategies]
     able = [one for one in able if not one.reasons_unable(problem, device)]
 
-    def predicted(strategy: Strategy, configs: Iterator[Config], handicap: float) -> Iterator[Proposal]:
+    def predicted(strategy: Strategy, configs: Iterable[Config], handicap: float) -> Iterator[Proposal]:
         for config in configs:
             name = _name(strategy, config)
             time_us = model.time_us(strategy.name, name, strategy.terms(config, problem, device), near)
@@ -90,15 +92,20 @@ def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:
                 points = model.candidates.get(name, 0)
                 yield Proposal(time_us * (1 + handicap), name, time_us, points, strategy, config)
 
-    for strategy in able:
-        rungs = [*predicted(strategy, islice(strategy.ladder(problem, device), RUNGS), 0.0)]
-        best[strategy] = min((one.time_us for one in rungs), default=0.0)
-        found += rungs
-    least = min((one.time_us for one in found), default=0.0)
+    ladders = {strategy: strategy.ladder(problem, device)[:RUNGS] for strategy in able}
+    found += [one for strategy, ladder in ladders.items() for one in predicted(strategy, ladder[:1], 0.0)]
+    firsts = {one.strategy: one.time_us for one in found}
+    least = min(firsts.values(), default=inf)
+    for strategy, ladder in ladders.items():
+        if firsts.get(strategy, 0.0) <= SLOW * least:
+            found += predicted(strategy, ladder[1:], 0.0)
+    for one in found:
+        best[one.strategy] = min(best.get(one.strategy, inf), one.time_us)
+    least = min(best.values(), default=inf)
     known = {one.name for one in found}
     for strategy in able:
-        if not least or best[strategy] <= FAR * least:
-            shortlist = predicted(strategy, iter(strategy.shortlist(problem, device)), COMPILED)
+        if best.get(strategy, 0.0) <= FAR * least:  # torch's operators have no rungs
+            shortlist = predicted(strategy, strategy.shortlist(problem, device), COMPILED)
             found += [one for one in shortlist if one.name not in known]
     return sorted(found, key=lambda one: one[:2])
 
