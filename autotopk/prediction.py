@@ -98,15 +98,14 @@ def elements_of(width: int) -> str:
     return f"{'integers' if width >= 4 else 'floats'} of {8 << width % 4} bits"
 
 
+def band_of(size: int) -> int:
+    """Which edge of regions a size is in, from 0: from 1 << CELL * band on."""
+    return (size.bit_length() - 1) // CELL
+
+
 def cell_of(key: TuningKey) -> Cell:
     """The region that a key is in."""
-    return (
-        (key.rows.bit_length() - 1) // CELL,
-        (key.cols.bit_length() - 1) // CELL,
-        (key.k.bit_length() - 1) // CELL,
-        width_of(key.dtype),
-        int(key.sorted),
-    )
+    return band_of(key.rows), band_of(key.cols), band_of(key.k), width_of(key.dtype), int(key.sorted)
 
 
 class Region(NamedTuple):

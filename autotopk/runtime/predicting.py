@@ -79,8 +79,6 @@ def unfitted(problem: Problem, device: Device, model: Model) -> str:
 def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:
     """All that have a prediction, the best first; of equal times in the order of their names."""
     near = model.near(TuningKey.of(problem))
-    found: list[Proposal] = []
-    best: dict[Strategy, float] = {}
     able = [one for one in registry.available() if one.name in model.strategies]
     able = [one for one in able if not one.reasons_unable(problem, device)]
 
@@ -93,12 +91,13 @@ def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:
                 yield Proposal(time_us * (1 + handicap), name, time_us, points, strategy, config)
 
     ladders = {strategy: strategy.ladder(problem, device)[:RUNGS] for strategy in able}
-    found += [one for strategy, ladder in ladders.items() for one in predicted(strategy, ladder[:1], 0.0)]
+    found = [one for strategy, ladder in ladders.items() for one in predicted(strategy, ladder[:1], 0.0)]
     firsts = {one.strategy: one.time_us for one in found}
     least = min(firsts.values(), default=inf)
     for strategy, ladder in ladders.items():
         if firsts.get(strategy, 0.0) <= SLOW * least:
             found += predicted(strategy, ladder[1:], 0.0)
+    best: dict[Strategy, float] = {}
     for one in found:
         best[one.strategy] = min(best.get(one.strategy, inf), one.time_us)
     least = min(best.values(), default=inf)

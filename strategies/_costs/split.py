@@ -5,7 +5,7 @@ from typing import Protocol
 
 from autotopk.device import Device
 from autotopk.problem import Problem
-from autotopk.strategies._costs import excess, load, reading, rounds, sorting
+from autotopk.strategies._costs import REGISTERS, excess, load, reading, rounds, sorting
 
 
 class Lists(Protocol):
@@ -50,13 +50,26 @@ def lists(config: Lists, problem: Problem, device: Device) -> tuple[float, ...]:
     )
 
 
-def maxima(
-    blocks: int, threads: int, lines: int, capacity: int, shared_bytes: int, problem: Problem, device: Device
-) -> tuple[float, ...]:
+class Clusters(Protocol):
+    """Of load_maxima."""
+
+    @property
+    def blocks(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def lines(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def resident(self) -> int: ...
+
+
+def maxima(config: Clusters, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:
     """Clusters that keep maxima in registers: a launch, bytes; reading, a list and its order; their sums over rows."""
+    blocks, threads, lines, capacity = config.blocks, config.threads, config.lines, config.capacity
     everywhere = problem.rows * blocks
-    held = 1024 if lines <= 8 else 512  # threads that registers are made to suffice for
-    times = rounds(everywhere, threads, device, shared_bytes, max(32, 65536 // held), blocks)
+    times = rounds(everywhere, threads, device, shared_bytes, REGISTERS // (threads * config.resident), blocks)
     busy, part = load(everywhere, device), problem.cols * problem.itemsize / blocks
     again = excess(2 * problem.k, capacity)
     return (
@@ -87,8 +100,8 @@ def steps(
     blocks: int, threads: int, split: bool, counted: tuple[int, int], problem: Problem, device: Device
 ) -> tuple[float, ...]:
     """Launches that each read a row, or blocks that go over theirs as often: `counted` to select, and to sort."""
-    selecting, sorting = counted
-    launches = selecting + sorting + 1 if split else 1
+    selecting, ordering = counted
+    launches = selecting + ordering + 1 if split else 1
     everywhere = problem.rows * blocks if split else min(blocks, problem.rows)
     times, busy = rounds(everywhere, threads, device), load(everywhere, device)
     each = problem.cols / blocks if split else problem.cols * -(-problem.rows // everywhere)
@@ -99,17 +112,17 @@ def steps(
         1.0,
         launches,
         bytes_ * (selecting + 1),
-        written * (sorting + 1),
+        written * (ordering + 1),
         reading(each * problem.itemsize, everywhere, times) * (selecting + 1),
         times,
         times * selecting,
-        times * sorting,
+        times * ordering,
         times * each / threads,
         times * each / threads * selecting,
         times * chosen / threads * problem.itemsize,
-        times * chosen / threads * problem.itemsize * sorting,
+        times * chosen / threads * problem.itemsize * ordering,
         busy * each * 1e-3,
         busy * each * 1e-3 * selecting,
         busy * chosen * 1e-3 * problem.itemsize,
-        busy * chosen * 1e-3 * problem.itemsize * sorting,
+        busy * chosen * 1e-3 * problem.itemsize * ordering,
     )

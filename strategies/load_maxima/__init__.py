@@ -96,6 +96,11 @@ class LoadMaximaConfig:
             raise ValueError(f"{self.threads} threads have no registers for lines={self.lines}")
 
     @property
+    def resident(self) -> int:
+        """Blocks of a processor that registers suffice for."""
+        return max(1, (1024 if self.lines <= 8 else 512) // self.threads)
+
+    @property
     def room(self) -> int:
         """Bytes of the longest row."""
         return self.blocks * self.threads * self.lines * 16
@@ -191,7 +196,7 @@ class LoadMaxima(Strategy):
     def terms(self, config: LoadMaximaConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.split`."""
         own = shared_bytes(config, problem.itemsize)
-        return split.maxima(config.blocks, config.threads, config.lines, config.capacity, own, problem, device)
+        return split.maxima(config, own, problem, device)
 
     def program(self, config: LoadMaximaConfig, problem: Problem, device: Device) -> KernelProgram:
         """One cluster a row."""
@@ -228,7 +233,7 @@ def _source(config: LoadMaximaConfig, kind: str, *, windows: bool) -> CudaSource
         "CAPACITY": capacity,
         "INTERVALS": _intervals(config),
         "ITEMS": max(1, min(MOST_ITEMS, capacity // config.threads)),
-        "RESIDENT": max(1, (1024 if config.lines <= 8 else 512) // config.threads),
+        "RESIDENT": config.resident,
     }
     return CudaSource(
         file=f"autotopk.strategies.load_maxima/{'selector' if windows else 'maxima'}.cu",

@@ -14,7 +14,7 @@ from autotopk.cli.report.figures import Timed
 from autotopk.cli.report.source import Source, states
 from autotopk.cli.report.templates import environment
 from autotopk.device import Device
-from autotopk.prediction import Model
+from autotopk.prediction import CELL, Model, band_of
 from autotopk.tuning_db.records import Software, Tried, Winner
 
 MOST = 15
@@ -194,8 +194,8 @@ def _map(k: str, winners: Iterable[Winner], several: bool) -> Map:
 
 
 def _place(size: int, several: bool) -> int:
-    """The power of four that is not above it."""
-    return 1 << (size.bit_length() - 1) // 2 * 2 if several else size
+    """Where it is on a map: by itself, or from where its region's edge begins."""
+    return 1 << CELL * band_of(size) if several else size
 
 
 def _label(place: int, several: bool) -> str:
