@@ -69,6 +69,7 @@ class Checked:
     """Columns of every result."""
     fill: int
     index_dtype: torch.dtype
+    sorted: bool
 
 
 def checked(x: Any, k: Any, dim: Any, largest: Any, sorted: Any, asked: Asked) -> Checked:
@@ -103,7 +104,7 @@ def checked(x: Any, k: Any, dim: Any, largest: Any, sorted: Any, asked: Asked) -
     if not limits.min <= fill <= limits.max:
         raise ValueError(f"fill={fill} is no {index_dtype}")
     _check_out(asked, x, (count, width), index_dtype)
-    return Checked(count, width, fill, index_dtype)
+    return Checked(count, width, fill, index_dtype, sorted)
 
 
 def _check_input(x: Any, dim: Any) -> None:

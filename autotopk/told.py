@@ -14,8 +14,9 @@ TOLD = (
 )
 """The names of parameters beside those of every operation, see windows.cuh."""
 
-OF_LENGTHS, RELATIVE, WIDE_INDICES = 1, 2, 4
-"""Flags: `ends` are lengths; columns are counted from a window's start; indices have 64 bits."""
+OF_LENGTHS, RELATIVE, WIDE_INDICES, ANY_ORDER = 1, 2, 4, 8
+"""Flags: `ends` are lengths; columns are counted from a window's start; indices have 64 bits; answers
+need no order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def told(x: Tensor, task: Task) -> dict[str, Tensor | int]:
         "pages": pages,
         "batches": batches,
         "page_bits": asked.get("page_size", 1).bit_length() - 1,
-        "flags": flags + WIDE_INDICES * (form.index_dtype is torch.int64),
+        "flags": flags + WIDE_INDICES * (form.index_dtype is torch.int64) + ANY_ORDER * (not form.sorted),
         "table_stride": 0 if table is None else table.stride(0),
         "fill": form.fill,
         "values_stride": _stride(task.values),

@@ -16,8 +16,10 @@ def draw(rows: int, cols: int, device: str) -> Tensor:
     return torch.arange(1, rows + 1, dtype=torch.int64).mul(cols).div(rows).ceil().to(torch.int32).to(device)
 
 
-def problems_with_windows(x: Tensor, ends: Tensor, answer: tuple[Tensor, Tensor], k: int, largest: bool) -> list[str]:
-    """What is wrong with (values, indices) of the best k of every x[i, :ends[i]], in order; empty where they are right.
+def problems_with_windows(
+    x: Tensor, ends: Tensor, answer: tuple[Tensor, Tensor], k: int, largest: bool, *, sorted: bool = True
+) -> list[str]:
+    """What is wrong with (values, indices) of the best k of every x[i, :ends[i]]; empty where they are right.
 
     Behind the last of a shorter window indices are -1; what values are there is not looked at.
     """
@@ -32,7 +34,7 @@ def problems_with_windows(x: Tensor, ends: Tensor, answer: tuple[Tensor, Tensor]
     worst = worst_of(x.dtype, largest)
     rows = x.masked_fill(outside, worst)
     filled = values.masked_fill(missing, worst), places.where(missing, where)  # as if that had been found outside
-    return problems_with(rows, *filled, k, largest=largest, sorted=True)
+    return problems_with(rows, *filled, k, largest=largest, sorted=sorted)
 
 
 def worst_of(dtype: torch.dtype, largest: bool) -> float | int:

@@ -66,7 +66,7 @@ class Trial:
         """What the oracle says to an answer for rows, which may be fewer than the problem's."""
         one = self.problem
         if self.ends is not None:
-            return problems_with_windows(x, self.ends[: len(x)], answer, one.k, one.largest)
+            return problems_with_windows(x, self.ends[: len(x)], answer, one.k, one.largest, sorted=False)
         if one.operation == KTH:
             return problems_with_kth(x, answer, kth_by_torch(x, one.k, one.largest)[0])
         if one.routing is None:
@@ -75,7 +75,7 @@ class Trial:
 
     def _windows(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor]:
         assert self.ends is not None
-        form = Checked(len(x), self.problem.k, -1, torch.int32)
+        form = Checked(len(x), self.problem.k, -1, torch.int32, sorted=False)
         asked: Asked = {"ends": self.ends[: len(x)], "return_values": True}
         task = task_of(x, self.problem.k, form, asked)
         run(x, task)

@@ -73,6 +73,9 @@ MIN_COLS, MOST_K = 16384, 3072
 MOST_LINES = 16384
 """Of a block: 256 KB of a row, and as many maxima as registers have room for beside what is on its way."""
 
+MOST_HELD = 8
+"""Lines of a thread that a block holds whole, of windows so short that one block answers."""
+
 OWN_BYTES = 1 << 10
 """Shared memory of a block beside what every list has, and a key of each thread: what blocks exchange."""
 
@@ -234,6 +237,7 @@ def _source(config: LoadMaximaConfig, kind: str, *, windows: bool) -> CudaSource
         "INTERVALS": _intervals(config),
         "ITEMS": max(1, min(MOST_ITEMS, capacity // config.threads)),
         "RESIDENT": config.resident,
+        **({"HELD": min(config.lines, MOST_HELD)} if windows else {}),
     }
     return CudaSource(
         file=f"autotopk.strategies.load_maxima/{'selector' if windows else 'maxima'}.cu",
@@ -243,7 +247,11 @@ def _source(config: LoadMaximaConfig, kind: str, *, windows: bool) -> CudaSource
         shared_bytes=shared_bytes(config, element_bytes),
         symbol=f"autotopk_load_maxima_{'windows_' if windows else ''}{kind}",
         cluster=config.blocks,
-        code_dependencies=("autotopk.strategies.split_radix",),
+        code_dependencies=(
+            "autotopk.strategies._lines",
+            "autotopk.strategies.block_buckets",
+            "autotopk.strategies.split_radix",
+        ),
     )
 
 

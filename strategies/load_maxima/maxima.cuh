@@ -2,7 +2,7 @@
 // maxima reach it are read again and their elements listed by the cluster's first block, once more where the guess misled,
 // and put in order by it.
 #pragma once
-#include "guess.cuh"
+#include "ties.cuh"
 
 constexpr int AGAIN = 4;  // lines of a thread that are read again at once
 
@@ -82,40 +82,6 @@ __device__ __forceinline__ unsigned list_reaching(const Row& row, const Maxima& 
   return *count;
 }
 
-// Write those that have a key, the first `want` by columns, behind the `above` best. Has barriers of the cluster.
-template <class Answers>
-__device__ __forceinline__ void write_ties(const Row& row, Exchange& exchange, Key tie, unsigned want, unsigned above,
-                                           const Answers& answers) {
-  const unsigned total = row.all_lines(), warps = WARPS * BLOCKS, each = (total + warps - 1) / warps;
-  const unsigned begin = min((block_of() * WARPS + warp_of()) * each, total), end = min(begin + each, total);
-  unsigned rank = 0;
-#pragma unroll 1
-  for (bool writes = false;; writes = true) {
-#pragma unroll 1
-    for (unsigned line = begin + lane_of(); line - lane_of() < end && rank < want; line += 32) {
-      unsigned inside = 0;
-      uint4 bits = make_uint4(0, 0, 0, 0);
-      if (line < end) bits = row.whole(line) ? __ldg(row.lines + line) : row.part(line, inside);
-      if (line < end && row.whole(line)) inside = EVERY;
-      unsigned ties = elements_reaching(bits, inside, tie, row.order);
-      if (tie < ONES) ties &= ~elements_reaching(bits, inside, tie + 1, row.order);
-      unsigned all, its = rank + scan_lanes(__popc(ties), all) - __popc(ties);
-      rank += all;
-      for (; writes && ties && its < want; ties &= ties - 1) answers.put(above + its++, tie, row.column(line, __ffs(ties) - 1));
-    }
-    if (writes) return;
-    if (lane_of() == 0) exchange.ties[warp_of()] = rank;
-    __syncthreads();
-    unsigned all, own = lane_of() < WARPS ? exchange.ties[lane_of() % WARPS] : 0, upto = scan_lanes(own, all);
-    rank = __shfl_sync(~0u, upto - own, warp_of());
-#if BLOCKS > 1
-    if (threadIdx.x < BLOCKS) *of_block(&exchange.block_ties[block_of()], threadIdx.x) = all;
-    cluster_sync();
-    for (unsigned block = 0; block < block_of(); block++) rank += exchange.block_ties[block];
-#endif
-  }
-}
-
 // All that blocks of a cluster share, or a block keeps, beside the list.
 struct Memory {
   List list;
@@ -140,7 +106,8 @@ __device__ __forceinline__ void clear_memory(Memory& memory) {
 template <class Answers>
 __device__ __forceinline__ void select_best(const Row& row, unsigned k, bool smallest, Memory memory, const Answers& answers) {
   const Lines lines = lines_of_block(row);
-  const Maxima maxima = read_maxima(row, lines, smallest, [&] { clear_memory(memory); });
+  clear_memory(memory);
+  const Maxima maxima = read_maxima(row, lines, smallest);
   const Guess guess = guess_cut(maxima, memory.exchange, k, row, lines);
   Range range = {0, ONES, 0, row.cols};
   Key cut = guess.cut;
@@ -152,7 +119,7 @@ __device__ __forceinline__ void select_best(const Row& row, unsigned k, bool sma
     if (count >= k) range.bottom = cut, range.within = count - range.above;
     else range.top = cut - 1, range.within -= count - range.above, range.above = count;
     if (range.bottom == range.top) {
-      write_ties(row, memory.exchange, range.top, k - range.above, range.above, answers);
+      write_ties<BLOCKS>(row, memory.exchange, range.top, k - range.above, range.above, answers);
       cut = range.top + 1, count = range.above;
       if (count) list_reaching(row, maxima, memory.list, memory.lines, memory.exchange, cut, round);
       break;

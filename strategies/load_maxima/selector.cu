@@ -1,37 +1,15 @@
 // The best of every window, a cluster for each, in the form that a selector is asked for.
 //
-// Compile-time: as of maxima.cu.
+// Compile-time: as of maxima.cu; HELD (lines of a thread that it has registers for, of windows that one block holds).
 #include "maxima.cuh"
+#include "buckets.cuh"
 #include "windows.cuh"
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    KERNEL(const Element* __restrict__ x, Element* values, void* indices, void* positions, const int* __restrict__ starts,
-           const int* __restrict__ ends, const int* __restrict__ ks, const int* __restrict__ selected,
-           const int* __restrict__ offsets, const int* __restrict__ page_table, const int* __restrict__ row_to_batch,
-           const int* __restrict__ page_starts, int starts_group, int ends_group, int batch_group, int height, int width,
-           int compress_ratio, int pages, int batches, int page_bits, int flags, long long table_stride, long long fill,
-           long long values_stride, long long indices_stride, long long positions_stride, long long row_stride, int cols,
-           int k, int smallest, int is_signed, int infinity) {
-  extern __shared__ __align__(16) unsigned char dynamic[];
-  __shared__ __align__(16) Counters counters;
-  __shared__ __align__(16) Exchange exchange;
-  const int answer = blockIdx.x / BLOCKS;
-  const Asked asked = {starts,     ends,      ks,     selected, offsets,        page_table, row_to_batch, page_starts,
-                       starts_group, ends_group, batch_group, height, cols,  width, compress_ratio, pages, batches,
-                       page_bits,  flags,     table_stride, fill};
-  const Window window = window_of(asked, answer, k);
-  const Row row = row_of(x + (window.length ? window.row * row_stride + window.begin : 0), window.length,
-                         order_of(smallest, is_signed, infinity));
-  const long long bytes = flags & WIDE_INDICES ? 8 : 4;
-  const Slots slots = {asked,
-                       answer,
-                       window.begin,
-                       row.data(),
-                       row.order,
-                       values ? values + answer * values_stride : nullptr,
-                       static_cast<char*>(indices) + answer * indices_stride * bytes,
-                       positions ? static_cast<char*>(positions) + answer * positions_stride * bytes : nullptr};
-  if (block_of() == BLOCKS - 1) slots.pad(window.k);
-  if (window.k == 0) return;  // all of the cluster
-  select_best(row, window.k, smallest, memory_of(dynamic, &counters, &exchange), slots);
+__device__ __forceinline__ void answer_window(const Row& row, unsigned k, bool smallest, bool in_order, unsigned char* dynamic,
+                                              Counters& counters, Exchange& exchange, const Slots& slots) {
+  const unsigned lines = ELEMENT_BYTES == 2 ? row.all_lines() : row.end - row.begin;  // words of 16-bit floats tell columns
+  if (in_order || lines > THREADS * HELD) select_best(row, k, smallest, memory_of(dynamic, &counters, &exchange), slots);
+  else if (block_of() == 0) select_held<false>(row, k, smallest, room_of(dynamic, counters, exchange), slots);
 }
+
+#include "selector.cuh"

@@ -39,7 +39,8 @@ SIMT_DEVICE unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned shif
 SIMT_DEVICE unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned shift) {
   return shift >= 32 ? high : __funnelshift_r(low, high, shift);
 }
-SIMT_DEVICE unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+// PTX prmt.b32
+SIMT_DEVICE unsigned simt_permuted(unsigned x, unsigned y, unsigned selector) {
   unsigned long long bytes = simt_joined(y, x);
   unsigned result = 0;
   for (int i = 0; i < 4; i++) {
@@ -49,6 +50,7 @@ SIMT_DEVICE unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   }
   return result;
 }
+SIMT_DEVICE unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) { return simt_permuted(x, y, selector & 0x7777); }
 SIMT_DEVICE unsigned __umulhi(unsigned x, unsigned y) {
   return static_cast<unsigned>(static_cast<unsigned long long>(x) * y >> 32);
 }

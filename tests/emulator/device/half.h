@@ -1,5 +1,7 @@
 // 16-bit floating point: storage and conversion; arithmetic is done in float and rounded once, as the GPU does.
 #pragma once
+#include <bit>
+
 #include "language.h"
 
 template <class Format>
@@ -125,6 +127,24 @@ SIMT_DEVICE unsigned simt_smaller_f16(unsigned a, unsigned b) {
 }
 SIMT_DEVICE unsigned simt_smaller_bf16(unsigned a, unsigned b) {
   return __pack_half2(simt_smaller<bfloat16_t>(a, b), simt_smaller<bfloat16_t>(a >> 16, b >> 16));
+}
+
+// PTX add, and fma of pairs; all NaN that they make are one.
+SIMT_DEVICE float simt_sum_f32(float a, float b) {
+  const float sum = a + b;
+  return sum != sum ? std::bit_cast<float>(0x7FFFFFFF) : sum;
+}
+template <class T>
+SIMT_DEVICE T simt_fused(unsigned a, unsigned b, unsigned c) {
+  const auto number = [](unsigned bits) { return float(T::bitcast(static_cast<uint16_t>(bits))); };
+  const T sum = T(std::fma(number(a), number(b), number(c)));
+  return isnan(sum) ? T::bitcast(0x7FFF) : sum;
+}
+SIMT_DEVICE unsigned simt_sum_f16(unsigned a, unsigned b) {
+  return __pack_half2(simt_fused<half_t>(a, 0x3C00, b), simt_fused<half_t>(a >> 16, 0x3C00, b >> 16));
+}
+SIMT_DEVICE unsigned simt_fused_bf16(unsigned a, unsigned b, unsigned c) {
+  return __pack_half2(simt_fused<bfloat16_t>(a, b, c), simt_fused<bfloat16_t>(a >> 16, b >> 16, c >> 16));
 }
 
 template <>

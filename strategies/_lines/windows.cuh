@@ -2,7 +2,8 @@
 #pragma once
 #include "lines.cuh"
 
-enum { OF_LENGTHS = 1, RELATIVE = 2, WIDE_INDICES = 4 };  // flags: ends are lengths, positions are told, indices have 64 bits
+// Flags: ends are lengths, columns are counted from a window's start, indices have 64 bits, answers need no order.
+enum { OF_LENGTHS = 1, RELATIVE = 2, WIDE_INDICES = 4, ANY_ORDER = 8 };
 
 // Pointers are null where nothing is given; a group shares a number.
 struct Asked {

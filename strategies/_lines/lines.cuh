@@ -8,7 +8,6 @@
 #include "cluster.cuh"
 
 constexpr int BATCH = LINES * THREADS > 8192 ? 8192 / THREADS : LINES;  // lines of a thread on their way at once
-constexpr bool FEW = LINES <= 4;  // lines, so that looking at them takes less time than what can be done until they are there
 constexpr unsigned EVERY = (1u << VECTOR) - 1;
 
 struct Row {
@@ -87,20 +86,13 @@ struct Maxima {
   __device__ __forceinline__ bool has(int number) const { return line(number) < end; }
 };
 
-template <bool SMALLEST, bool HALF, class Meanwhile>
-__device__ __forceinline__ void read_lines(const Row& row, Maxima& maxima, Meanwhile meanwhile) {
+template <bool SMALLEST, bool HALF> __device__ __forceinline__ void read_lines(const Row& row, Maxima& maxima) {
 #pragma unroll
   for (int begin = 0; begin < LINES; begin += BATCH) {
-    if (begin && maxima.first - threadIdx.x + begin * THREADS >= maxima.end) {  // of a window that is shorter than the rows
-#pragma unroll
-      for (int i = 0; i < BATCH; i++) maxima.keys[begin + i] = 0;
-      continue;
-    }
     uint4 bits[BATCH];
 #pragma unroll
     for (int i = 0; i < BATCH; i++)
       bits[i] = maxima.has(begin + i) ? __ldg(row.lines + maxima.line(begin + i)) : make_uint4(0, 0, 0, 0);
-    if (FEW && begin == 0) meanwhile();
 #pragma unroll
     for (int i = 0; i < BATCH; i++) {
       const Key best = best_of<SMALLEST, HALF>(bits[i], row.order);
@@ -120,16 +112,13 @@ __device__ __forceinline__ Lines lines_of_block(const Row& row) {
   return {begin, min(begin + each, row.end)};
 }
 
-// The maxima, and whatever else `meanwhile` does, which may have barriers.
-template <class Meanwhile>
-__device__ __forceinline__ Maxima read_maxima(const Row& row, Lines lines, bool smallest, Meanwhile meanwhile) {
+__device__ __forceinline__ Maxima read_maxima(const Row& row, Lines lines, bool smallest) {
   Maxima maxima;
   maxima.first = lines.begin + threadIdx.x, maxima.end = lines.end;
-  if (!FEW) meanwhile();
-  if (!FLOAT || ELEMENT_BYTES == 8) read_lines<false, false>(row, maxima, meanwhile);
+  if (!FLOAT || ELEMENT_BYTES == 8) read_lines<false, false>(row, maxima);
   else if (ELEMENT_BYTES == 2 && row.order.half())
-    smallest ? read_lines<true, true>(row, maxima, meanwhile) : read_lines<false, true>(row, maxima, meanwhile);
-  else smallest ? read_lines<true, false>(row, maxima, meanwhile) : read_lines<false, false>(row, maxima, meanwhile);
+    smallest ? read_lines<true, true>(row, maxima) : read_lines<false, true>(row, maxima);
+  else smallest ? read_lines<true, false>(row, maxima) : read_lines<false, false>(row, maxima);
   maxima.part = 0, maxima.part_line = ~0u;
   const bool has = threadIdx.x == 0 ? !row.whole(0) : threadIdx.x == 1 && row.end > 0 && row.end < row.all_lines();
   if (has && block_of() == 0) {

@@ -1,0 +1,216 @@
+"""Rows that the registers of a block hold: bucket selection and a counting sort by the same counts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import log2
+from typing import ClassVar
+
+from autotopk.candidate import Knob
+from autotopk.compilers import nvcc
+from autotopk.compilers.cuda import CudaSource
+from autotopk.device import Device, shared_bytes_of
+from autotopk.kernel import ParameterKind
+from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
+from autotopk.program import Extent, KernelProgram
+from autotopk.strategies._costs import split
+from autotopk.strategies.load_maxima import DTYPES, OWN_BYTES, PARAMETERS
+from autotopk.strategies.split_radix import KINDS, STATIC_BYTES
+from autotopk.strategy import Features, Strategy, check_knobs
+
+CAPACITIES = [5 << bits for bits in range(4, 12)]
+LINES = (1, 2, 4, 8)
+KNOBS: dict[str, Sequence[Knob]] = {
+    "threads": (32, 64, 128, 256, 512, 1024),
+    "lines": LINES,
+    "capacity": CAPACITIES,
+}
+"""What kernels can be made for."""
+
+LADDER = ((256, 4, 320), (256, 4, 1280), (256, 8, 640), (256, 8, 2560))
+"""(threads, lines, capacity) of the rungs, for answers in order and in any order."""
+
+WINDOWS_LADDER = ((256, 4, 1280), (256, 8, 2560))
+"""The same of windows."""
+
+MIN_K, ROWS_OF_PROCESSOR = 256, 4
+"""The least k, and rows for each multiprocessor, for which it is chosen where nothing was measured."""
+
+MOST_BUCKETS, ANY_BUCKETS = 2048, 512
+"""In order, and in any order, where only the bucket of the k-th matters."""
+
+
+@dataclass(frozen=True)
+class BlockBucketsConfig:
+    """How a block holds a row. Raises ValueError for what no kernel has."""
+
+    threads: int
+    """Threads of a block."""
+    lines: int
+    """Lines of 16 bytes of a thread."""
+    capacity: int
+    """Entries that are put in order, a quarter more than k or more."""
+
+    def __post_init__(self) -> None:
+        check_knobs(self, KNOBS)
+
+    blocks: ClassVar[int] = 1
+
+    @property
+    def resident(self) -> int:
+        """Blocks of a processor that registers suffice for."""
+        return max(1, 1024 // self.threads)
+
+    @property
+    def room(self) -> int:
+        """Bytes of the longest row."""
+        return self.threads * self.lines * 16
+
+
+_config = lru_cache(1 << 10)(BlockBucketsConfig)  # a call where nothing was tuned asks for several
+
+
+class BlockBuckets(Strategy):
+    """Exact, and the same on every run: of equal elements, those of the lowest columns."""
+
+    name = "block_buckets"
+    config_type = BlockBucketsConfig
+    preference: ClassVar[int] = 28
+    features = Features(
+        answers=frozenset({*ANSWERS, WINDOWS}),
+        device_types=frozenset({"cuda"}),
+        capability=(8, 0),
+        dtypes=DTYPES,
+        stable=DTYPES,
+    )
+
+    def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
+        """Needs registers for a row, and shared memory for its k best and a quarter more."""
+        if self.shortlist(problem, device):
+            return []
+        return [f"no block has room for rows of {problem.cols} and the best {problem.k}"]
+
+    def reasons_unbuildable(self) -> list[str]:
+        """What nvcc lacks here."""
+        return nvcc.reasons_missing()
+
+    def valid(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> bool:
+        """Whatever has room for the row, and for more than k."""
+        return (
+            problem.cols * problem.itemsize <= config.room
+            and 5 * problem.k <= 4 * config.capacity
+            and shared_bytes(config, problem.itemsize, ordered=True) + STATIC_BYTES + OWN_BYTES + config.threads * 8
+            <= device.shared_bytes
+        )
+
+    def shortlist(self, problem: Problem, device: Device) -> Sequence[BlockBucketsConfig]:
+        """The fewest lines for each number of threads."""
+        return _shortlist(problem, device)
+
+    def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
+        """Blocks that are warps enough to hide what each waits for."""
+        least = _least(problem.k)
+        capacities = [size for size in CAPACITIES if least <= size <= 2 * least]
+        return {"threads": (128, 256, 512, 1024), "lines": LINES, "capacity": capacities}
+
+    def heuristic(self, problem: Problem, device: Device) -> BlockBucketsConfig | None:
+        """Many rows of which many are wanted, by small blocks; other families' else."""
+        many = problem.rows >= ROWS_OF_PROCESSOR * device.processors and problem.k >= MIN_K
+        return next(iter(self.shortlist(problem, device)), None) if many else None
+
+    def ladder(self, problem: Problem, device: Device) -> Sequence[BlockBucketsConfig]:
+        """The nearest to the smallest that does first."""
+        usual = next(iter(self.shortlist(problem, device)), None)
+        rungs = [_config(*rung) for rung in (WINDOWS_LADDER if problem.answer == WINDOWS else LADDER)]
+        able = [rung for rung in rungs if usual is not None and self.valid(rung, problem, device)]
+        return sorted(able, key=lambda rung: _distance(rung, usual))
+
+    def rungs(self, arch: int) -> Iterator[CudaSource]:
+        """All that shared memory has room for."""
+        device = Device("cuda", f"sm_{arch}", divmod(arch, 10), shared_bytes=shared_bytes_of(arch))
+        for kind in ("float32", "float16"):
+            problem = Problem.contiguous(1, 16, 1, kind)
+            for rung in LADDER:
+                if self.valid(config := BlockBucketsConfig(*rung), problem, device):
+                    for ordered in (True, False):
+                        yield _source(config, kind, ordered=ordered)
+            for rung in WINDOWS_LADDER:
+                if self.valid(config := BlockBucketsConfig(*rung), problem, device):
+                    yield _source(config, kind, windows=True)
+
+    def terms(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> tuple[float, ...]:
+        """See `_costs.split`."""
+        own = shared_bytes(config, problem.itemsize, ordered=problem.sorted)
+        return split.maxima(config, own, problem, device)
+
+    def program(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> KernelProgram:
+        """One block a row."""
+        kind, windows = KINDS.get(problem.dtype, problem.dtype), problem.answer == WINDOWS
+        source = _source(config, kind, ordered=windows or problem.sorted, windows=windows)
+        return KernelProgram.of(source, Extent(1, (("rows", 1),)))
+
+
+def _source(config: BlockBucketsConfig, kind: str, *, ordered: bool = True, windows: bool = False) -> CudaSource:
+    kinds: dict[str, ParameterKind] = {
+        **dict.fromkeys(("x", "values", "indices"), "pointer"),
+        **(PARAMETERS if windows else {}),
+        "row_stride": "int64",
+        **dict.fromkeys(("cols", "k", "smallest", "signed", "infinity"), "int32"),
+    }
+    element_bytes = DTYPE_BYTES[kind]
+    constants = {
+        "ELEMENT_BYTES": element_bytes,
+        "FLOAT": True,
+        "BLOCKS": 1,
+        **({} if windows else {"SORTED": ordered}),
+        "THREADS": config.threads,
+        "LINES": config.lines,
+        "CAPACITY": config.capacity,
+        "INTERVALS": _buckets(config, ordered),
+        "ITEMS": 1,
+        "RESIDENT": config.resident,
+    }
+    form = "_windows" if windows else "" if ordered else "_any"
+    return CudaSource(
+        file=f"autotopk.strategies.block_buckets/{'selector' if windows else 'buckets'}.cu",
+        constants=tuple(constants.items()),
+        parameters=tuple(kinds.items()),
+        threads=config.threads,
+        shared_bytes=shared_bytes(config, element_bytes, ordered=ordered),
+        symbol=f"autotopk_block_buckets{form}_{kind}",
+        code_dependencies=("autotopk.strategies._lines", "autotopk.strategies.split_radix"),
+    )
+
+
+@lru_cache(64)  # whoever asks about a problem does so several times
+def _shortlist(problem: Problem, device: Device) -> tuple[BlockBucketsConfig, ...]:
+    found = []
+    for threads in (256, 512, 1024):
+        lines = power_of_two(-(-problem.cols * problem.itemsize // (16 * threads)))
+        if lines <= LINES[-1] and _least(problem.k) <= CAPACITIES[-1]:
+            found.append(_config(threads, lines, _least(problem.k)))
+    return tuple(config for config in found if strategy.valid(config, problem, device))
+
+
+def _least(k: int) -> int:
+    """The smallest capacity that is a quarter more than k, or more."""
+    return max(5 * power_of_two(k) // 4, CAPACITIES[0])
+
+
+def _distance(config: BlockBucketsConfig, usual: BlockBucketsConfig | None) -> float:
+    """In doublings, those of threads before all others."""
+    assert usual is not None
+    knobs = ((config.threads, usual.threads), (config.room, usual.room), (config.capacity, usual.capacity))
+    return sum(weight * abs(log2(a / b)) for weight, (a, b) in zip((100, 1, 1), knobs, strict=True))
+
+
+def _buckets(config: BlockBucketsConfig, ordered: bool) -> int:
+    return min(4 * config.capacity // 5, MOST_BUCKETS) if ordered else ANY_BUCKETS
+
+
+def shared_bytes(config: BlockBucketsConfig, itemsize: int, *, ordered: bool) -> int:
+    """Of the entries, and the counts of buckets."""
+    return config.capacity * 2 * itemsize + 4 * _buckets(config, ordered) + 16
+
+
+strategy = BlockBuckets()

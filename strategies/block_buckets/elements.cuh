@@ -1,0 +1,207 @@
+// A row in the registers of a block: every thread holds the keys of its lines of 16 bytes, 16-bit ones two to a word.
+#pragma once
+#include "ties.cuh"
+
+#ifndef HELD
+#define HELD LINES
+#endif
+
+constexpr int ELEMENTS = HELD * VECTOR;      // of a thread
+constexpr int EDGES = 2 * VECTOR;             // elements before the row's whole lines and behind them, at most
+constexpr int PER_WORD = 4 / ELEMENT_BYTES;   // keys of a register
+constexpr int COLUMN_BITS = ELEMENT_BYTES == 4 ? 0 : log_of(THREADS * ELEMENTS);
+
+// What elements are in order by: keys of 32 bits; of 16, with the complements of columns below them, so that all differ.
+typedef unsigned Word;
+constexpr Word COLUMNS = (1u << COLUMN_BITS) - 1, ALL_KEYS = Word(ONES) << COLUMN_BITS | COLUMNS;
+
+__device__ __forceinline__ Word least_word(Key key) { return key << COLUMN_BITS; }
+__device__ __forceinline__ Key key_of_word(Word word) { return word >> COLUMN_BITS; }
+
+// A sum with 0 leaves all numbers as they are but -0, which becomes +0, and makes all NaN one.
+template <bool HALF> __device__ __forceinline__ unsigned settled(unsigned bits) {
+  unsigned sum;
+  if (ELEMENT_BYTES == 4) {
+    float number;
+    asm("add.f32 %0, %1, %2;" : "=f"(number) : "f"(__uint_as_float(bits)), "f"(0.f));
+    sum = __float_as_uint(number);
+  } else if (HALF) {
+    asm("add.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(bits), "r"(0));
+  } else {
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(bits), "r"(0x3F803F80), "r"(0));
+  }
+  return sum;
+}
+
+__device__ __forceinline__ unsigned signs_of_halves(unsigned bits) {
+  unsigned signs;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(signs) : "r"(bits), "r"(0), "r"(0xBB99));
+  return signs;
+}
+
+// The keys of a word of elements. That of a zero is SIGN for the largest and SIGN - 1 for the smallest.
+template <bool SMALLEST, bool HALF> __device__ __forceinline__ unsigned keys_of(unsigned bits) {
+  const unsigned number = settled<HALF>(bits);
+  const unsigned negative = ELEMENT_BYTES == 4 ? unsigned(int(number) >> 31) : signs_of_halves(number);
+  const unsigned keys = number ^ (negative | (ELEMENT_BYTES == 4 ? 0x80000000u : 0x80008000u));
+  return SMALLEST ? ~keys : keys;
+}
+
+constexpr int VISITED = ELEMENTS < 4 ? ELEMENTS : 4;  // at once
+
+struct Elements {
+  unsigned words[HELD * 4];
+  unsigned first;   // column of the first element
+  unsigned lines;   // of the block
+  Key edge;         // of an element of a line that is the row's in part
+  unsigned edge_column;
+
+  __device__ __forceinline__ Key key(int i) const {
+    unsigned word = words[i / PER_WORD];
+    if (PER_WORD == 1) return word;
+    asm("" : "+r"(word));  // else the compiler takes all words apart once, into twice the registers
+    return i % 2 ? word >> 16 : word & 0xFFFF;
+  }
+
+  __device__ __forceinline__ Word word(Key key, unsigned column) const {
+    return COLUMN_BITS ? least_word(key) | (~column & COLUMNS) : key;
+  }
+
+  // Call `visit(words, columns)` for VISITED elements of the thread at once; keys of what is not the row's are 0.
+  template <class Visit> __device__ __forceinline__ void visit_batches(Visit visit) const {
+    unsigned base = first;
+    asm volatile("" : "+r"(base));  // else all columns are kept
+#pragma unroll
+    for (int begin = 0; begin < ELEMENTS; begin += VISITED) {
+      if (begin && begin / VECTOR * THREADS >= lines) break;  // of a row that is shorter than there is room for
+      Word words[VISITED];
+      unsigned columns[VISITED];
+#pragma unroll
+      for (int i = 0; i < VISITED; i++) {
+        columns[i] = base + ((begin + i) / VECTOR * THREADS * VECTOR + (begin + i) % VECTOR);
+        words[i] = word(key(begin + i), columns[i]);
+      }
+      visit(words, columns);
+    }
+    if (threadIdx.x < EDGES) {
+      Word words[VISITED] = {word(edge, edge_column)};
+      unsigned columns[VISITED] = {edge_column};
+      visit(words, columns);
+    }
+  }
+
+  // Call `visit(word, column)` for each.
+  template <class Visit> __device__ __forceinline__ void visit(Visit visit) const {
+    visit_batches([&](const Word* words, const unsigned* columns) {
+#pragma unroll
+      for (int i = 0; i < VISITED; i++) visit(words[i], columns[i]);
+    });
+  }
+};
+
+template <bool SMALLEST, bool HALF> __device__ __forceinline__ void make_keys(Elements& elements, unsigned lines) {
+#pragma unroll
+  for (int i = 0; i < HELD; i++) {
+    if (i >= 2 && i * THREADS >= lines) break;  // for all threads; those words are 0 already
+#pragma unroll
+    for (int word = 4 * i; word < 4 * i + 4; word++) {
+      const unsigned keys = keys_of<SMALLEST, HALF>(elements.words[word]);
+      elements.words[word] = threadIdx.x + i * THREADS < lines ? keys : 0;
+    }
+  }
+}
+
+__device__ __forceinline__ Elements read_elements(const Row& row, bool smallest) {
+  Elements elements;
+  elements.lines = row.end - row.begin;
+#pragma unroll
+  for (int i = 0; i < HELD; i++) {
+    const unsigned line = row.begin + threadIdx.x + i * THREADS;
+    const uint4 bits = line < row.end ? __ldg(row.lines + line) : make_uint4(0, 0, 0, 0);
+    elements.words[4 * i] = bits.x, elements.words[4 * i + 1] = bits.y;
+    elements.words[4 * i + 2] = bits.z, elements.words[4 * i + 3] = bits.w;
+  }
+  elements.first = row.column(row.begin + threadIdx.x, 0);
+  elements.edge = 0;
+  if (threadIdx.x < EDGES) {
+    elements.edge_column = row.column(threadIdx.x < VECTOR ? 0 : row.end, threadIdx.x % VECTOR);
+    const bool has = elements.edge_column < row.cols && (threadIdx.x < VECTOR ? !row.whole(0) : row.end > 0 && row.end < row.all_lines());
+    if (has) {
+      elements.edge = equal_key(row.data()[elements.edge_column], row.order);
+      if (elements.edge == SIGN && row.order.turn) elements.edge = SIGN - 1;
+    }
+  }
+  if (ELEMENT_BYTES == 2 && row.order.half()) smallest ? make_keys<true, true>(elements, elements.lines) : make_keys<false, true>(elements, elements.lines);
+  else smallest ? make_keys<true, false>(elements, elements.lines) : make_keys<false, false>(elements, elements.lines);
+  return elements;
+}
+
+// The best key of the first `group` elements of the thread, a power of four.
+template <int BEGIN, int END>
+__device__ __forceinline__ void best_until(const Elements& elements, int group, Key& best) {
+  if constexpr (END <= ELEMENTS) {
+    if (END > group) return;
+#pragma unroll
+    for (int i = BEGIN; i < END; i++) best = max(best, elements.key(i));
+    best_until<END, 4 * END>(elements, group, best);
+  }
+}
+
+// Of 32 lanes, how many have a best that is wanted, on average, and of so many warps, where every lane's is of `group` elements.
+struct Chances {
+  float lanes, warps;
+};
+
+__device__ __forceinline__ Chances chances_of(unsigned want, unsigned among, int group, float warps) {
+  float none = 1 - fminf(__fdividef(float(want), float(among)), 0.9999f);  // of them wanted
+#pragma unroll
+  for (int times = 4; times <= ELEMENTS; times *= 4)
+    if (times <= group) none *= none, none *= none;
+  const float lanes = 32 * (1 - none);
+#pragma unroll
+  for (int times = 1; times < 32; times *= 2) none *= none;
+  return {lanes, warps * (1 - none)};
+}
+
+// The ranks, from 1, that are reached by as many as wanted and a few deviations more.
+__device__ __forceinline__ Ranks ranks_from(Chances chances, float warps) {
+  const unsigned most = max(1u, unsigned(warps * (float(WARPS_RANK) / WARPS) + 0.5f));
+  if (chances.lanes >= 1) return {min(32u, unsigned(chances.lanes) + 1), most};
+  return {1, min(most, unsigned(chances.warps + 3 * sqrtf(chances.warps)) + 2)};
+}
+
+// How many of `count` keys are larger.
+template <int COUNT> __device__ __forceinline__ unsigned larger_among(const Key* keys, Key key) {
+  unsigned larger[4] = {};
+#pragma unroll
+  for (int i = 0; i < COUNT; i++) larger[i % 4] += keys[i] > key;
+  return larger[0] + larger[1] + larger[2] + larger[3];
+}
+
+// A cut that about half more than wanted reach, and a key that few are above; by the first elements of every thread, as many
+// as make two of three of their best none of the wanted. All elements reach a cut of 0. Has a barrier.
+__device__ __forceinline__ Guess guess_of(const Elements& elements, Exchange& exchange, unsigned want, const Row& row) {
+  const float warps = fminf(float(elements.lines) / 32 + 0.01f, WARPS);
+  int group = 1;
+#pragma unroll
+  for (int larger = 4; larger <= ELEMENTS; larger *= 4)
+    if (larger * (unsigned long long)want <= row.cols) group = larger;
+  const Ranks ranks = ranks_from(chances_of(want, row.cols, group, warps), warps);
+  Key best = 0;
+  best_until<0, 1>(elements, group, best);
+  exchange.maxima[warp_of()][lane_of()] = best;
+  __syncwarp();
+  const unsigned larger = larger_among<32>(exchange.maxima[warp_of()], best);
+  const Key ranked = least_of_lanes(larger < ranks.in_warp ? best : ~Key(0));
+  const Key top = largest_of_lanes(best < (SIGN | infinity_of(row.order)) ? best : Key(0));
+  if (lane_of() == 0) exchange.guesses[warp_of()] = ranked, exchange.tops[warp_of()] = top;
+  __syncthreads();
+  const int warp = lane_of() < WARPS ? lane_of() : 0;
+  const Key own = exchange.guesses[warp];
+  Guess guess = {least_of_lanes(larger_among<WARPS>(exchange.guesses, own) < ranks.in_block ? own : ~Key(0)),
+                 largest_of_lanes(exchange.tops[warp])};
+  if (2 * want > row.cols) guess.cut = 0;
+  if (guess.cut && guess.top > guess.cut) guess.top += min((guess.top - guess.cut) / 8, (SIGN | infinity_of(row.order)) - guess.top);
+  guess.top = max(guess.top, guess.cut);
+  return guess;
+}

@@ -1,0 +1,14 @@
+// The best of every window, a block for each, in the form that a selector is asked for.
+//
+// Compile-time: as of buckets.cu, but SORTED.
+#include "buckets.cuh"
+#include "windows.cuh"
+
+__device__ __forceinline__ void answer_window(const Row& row, unsigned k, bool smallest, bool in_order, unsigned char* dynamic,
+                                              Counters& counters, Exchange& exchange, const Slots& slots) {
+  const Room room = room_of(dynamic, counters, exchange);
+  if (in_order) select_held<true>(row, k, smallest, room, slots);
+  else select_held<false>(row, k, smallest, room, slots);
+}
+
+#include "selector.cuh"
