@@ -1,9 +1,10 @@
 """Long rows: `python scripts/long_rows.py [--json FILE] [--adversarial] [--every STRATEGY]`, on a GPU.
 
-Each shape is asked of `autotopk.topk` in order and in any order and of `autotopk.topk_indices`, whichever kernel
-dispatch chooses, beside torch.topk: microseconds of a call in a CUDA graph, data cold where many inputs exceed the L2.
-`bar` is what is aimed at. With `--adversarial` every named input is answered by that kernel, checked, and timed as a
-multiple of the time for random data. `--every` times, in order, the configurations that a strategy shortlists instead.
+Each shape is asked of `autotopk.topk` in order and in any order and of `autotopk.topk_indices` in any order, whichever
+kernel dispatch chooses, beside torch.topk: microseconds of a call in a CUDA graph, data cold where many inputs exceed
+the L2. `bar` is what is aimed at. With `--adversarial` every named input is answered by that kernel, checked, and timed
+as a multiple of the time for random data. `--every` times, in order, the configurations that a strategy shortlists
+instead.
 """
 
 import json
@@ -140,7 +141,7 @@ def measured(shape: Shape, device: torch.device, adversarial: bool) -> Row:
     calls: tuple[timing.Run, ...] = (
         in_order,
         partial(autotopk.topk, k=shape.k, sorted=False),
-        partial(autotopk.topk_indices, k=shape.k),
+        partial(autotopk.topk_indices, k=shape.k, sorted=False),
         partial(torch_topk, k=shape.k),
     )
     in_order_us, any_us, indices_us, torch_us = (timer.median_us(call, SAMPLES) for call in calls)
