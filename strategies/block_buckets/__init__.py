@@ -36,6 +36,9 @@ WINDOWS_LADDER = ((256, 4, 1280), (256, 8, 2560))
 MIN_K, ROWS_OF_PROCESSOR = 256, 4
 """The least k, and rows for each multiprocessor, for which it is chosen where nothing was measured."""
 
+MOST_BYTES, MOST_K = 1 << 15, 2048
+"""Of a row, and of the answer: what a block of 256 threads holds; longer rows are read faster by other families."""
+
 MOST_BUCKETS, ANY_BUCKETS = 2048, 512
 """In order, and in any order, where only the bucket of the k-th matters."""
 
@@ -86,9 +89,14 @@ class BlockBuckets(Strategy):
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs registers for a row, and shared memory for its k best and a quarter more."""
-        if self.shortlist(problem, device):
-            return []
-        return [f"no block has room for rows of {problem.cols} and the best {problem.k}"]
+        reasons = []
+        if problem.cols * problem.itemsize > MOST_BYTES:
+            reasons.append(f"rows of {problem.cols} have more than {MOST_BYTES} bytes")
+        if problem.k > MOST_K:
+            reasons.append(f"k={problem.k} is more than {MOST_K}")
+        if not reasons and not self.shortlist(problem, device):
+            reasons.append(f"no block has shared memory for the best {problem.k}")
+        return reasons
 
     def reasons_unbuildable(self) -> list[str]:
         """What nvcc lacks here."""
@@ -187,7 +195,7 @@ def _shortlist(problem: Problem, device: Device) -> tuple[BlockBucketsConfig, ..
     found = []
     for threads in (256, 512, 1024):
         lines = power_of_two(-(-problem.cols * problem.itemsize // (16 * threads)))
-        if lines <= LINES[-1] and _least(problem.k) <= CAPACITIES[-1]:
+        if lines <= LINES[-1] and problem.k <= MOST_K:
             found.append(_config(threads, lines, _least(problem.k)))
     return tuple(config for config in found if strategy.valid(config, problem, device))
 
