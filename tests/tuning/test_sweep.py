@@ -69,7 +69,7 @@ def test_full_is_within_1_percent_of_the_best() -> None:
 
 def test_full_finds_the_valleys_of_a_made_up_sweep() -> None:
     """Where the shortlists are far from them."""
-    large = {one: points for one, points in made_up_sweep.sweep(2).items() if len(points) >= ENUMERATE}
+    large = {one: points for one, points in made_up_sweep.sweep(0).items() if len(points) >= ENUMERATE}
     assert len(large) >= 5
     assert geometric_mean(regret_of_quick(*one, H100) for one in large.items()) > 0.05
     assert mean_regret_of_full(large, H100, seeds=2) <= 0.01
