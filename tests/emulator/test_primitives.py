@@ -113,6 +113,10 @@ BITS: dict[str, tuple[str, Callable[[int], int]]] = {
         "(int)__byte_perm(v, 0x55667788, 0x0426)",
         lambda a: signed(0x66 | (a >> 16 & 255) << 8 | 0x88 << 16 | (a & 255) << 24),
     ),
+    "byte_perm_without_signs": (  # which prmt has
+        "(int)__byte_perm(v, 0, 0xBB99)",
+        lambda a: signed((a >> 8 & 255) * 0x0101 | (a >> 24 & 255) * 0x01010000),
+    ),
     "umulhi": ("(int)__umulhi(v, 0xDEADBEEF)", lambda a: signed(a * 0xDEADBEEF >> 32)),
     "min_max": ("max(min(v, 1000), -1000)", lambda a: max(min(signed(a), 1000), -1000)),
     "float_bits": ("__float_as_int(__uint_as_float(v & 0x7F7FFFFF))", lambda a: a & 0x7F7FFFFF),
@@ -167,6 +171,20 @@ def test_the_larger_of_narrow_floats(programs: Programs, dtype: torch.dtype) -> 
     found = torch.tensor(launch(emulator, pairs, size=2**14, n=2**15), dtype=torch.int32).view(dtype)
     expected = torch.maximum(bits[: 2**15].view(dtype).float(), pairs.flip(0)[: 2**14].view(dtype).float())
     assert torch.equal(found.float().nan_to_num(-1e9), expected.nan_to_num(-1e9))
+
+
+def test_sums_with_zero_settle_narrow_floats(programs: Programs) -> None:
+    """-0 becomes +0, all NaN one, and prmt tells the signs of both halves."""
+    emulator = programs.emulator(
+        "for (int i = threadIdx.x; i < n; i += 32) {"
+        ' unsigned sum, signs; asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(x[i]), "r"(0x3F803F80), "r"(0));'
+        ' asm("prmt.b32 %0, %1, %2, %3;" : "=r"(signs) : "r"(sum), "r"(0), "r"(0xBB99)); values[i] = sum ^ signs; }'
+    )
+    bits = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
+    found = torch.tensor(launch(emulator, bits.view(torch.int32), size=2**15, n=2**15), dtype=torch.int32)
+    settled = torch.where(bits.view(torch.bfloat16).isnan(), 0x7FFF, bits.int())
+    settled = torch.where(bits.int() == -(2**15), 0, settled).to(torch.int16)
+    assert torch.equal(found.view(torch.int16), settled ^ (settled >> 15))
 
 
 BLOCK = """
