@@ -28,7 +28,7 @@ class WindowKernels(Planner):
     def __call__(
         self, x: Tensor, k: int | Tensor, form: Checked, largest: bool, asked: Asked
     ) -> tuple[Tensor, ...] | None:
-        """Indices, and positions and values as asked for, in order and stable; None where no kernel answers."""
+        """Indices, and positions and values as asked for, stable, in order where asked; None where none answers."""
         if not self._serves(x, form, asked):
             return None
         key = (x.shape, x.stride(), x.dtype, x.device, x.data_ptr() & 15, form.count, form.width, largest)

@@ -3,18 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import log2
 from typing import ClassVar
 
 from autotopk.candidate import Knob
 from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device, shared_bytes_of
-from autotopk.kernel import ParameterKind
 from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import split
-from autotopk.strategies.load_maxima import DTYPES, OWN_BYTES, PARAMETERS
+from autotopk.strategies._lines import DTYPES, OWN_BYTES, distance, parameters
 from autotopk.strategies.split_radix import KINDS, STATIC_BYTES
 from autotopk.strategy import Features, Strategy, check_knobs
 
@@ -53,11 +51,11 @@ class BlockBucketsConfig:
     """Lines of 16 bytes of a thread."""
     capacity: int
     """Entries that are put in order, a quarter more than k or more."""
+    blocks: ClassVar[int] = 1
+    """Of a cluster, as terms count them."""
 
     def __post_init__(self) -> None:
         check_knobs(self, KNOBS)
-
-    blocks: ClassVar[int] = 1
 
     @property
     def resident(self) -> int:
@@ -131,7 +129,7 @@ class BlockBuckets(Strategy):
         usual = next(iter(self.shortlist(problem, device)), None)
         rungs = [_config(*rung) for rung in (WINDOWS_LADDER if problem.answer == WINDOWS else LADDER)]
         able = [rung for rung in rungs if usual is not None and self.valid(rung, problem, device)]
-        return sorted(able, key=lambda rung: _distance(rung, usual))
+        return sorted(able, key=lambda rung: distance(rung, usual, "threads"))
 
     def rungs(self, arch: int) -> Iterator[CudaSource]:
         """All that shared memory has room for."""
@@ -159,12 +157,6 @@ class BlockBuckets(Strategy):
 
 
 def _source(config: BlockBucketsConfig, kind: str, *, ordered: bool = True, windows: bool = False) -> CudaSource:
-    kinds: dict[str, ParameterKind] = {
-        **dict.fromkeys(("x", "values", "indices"), "pointer"),
-        **(PARAMETERS if windows else {}),
-        "row_stride": "int64",
-        **dict.fromkeys(("cols", "k", "smallest", "signed", "infinity"), "int32"),
-    }
     element_bytes = DTYPE_BYTES[kind]
     constants = {
         "ELEMENT_BYTES": element_bytes,
@@ -182,7 +174,7 @@ def _source(config: BlockBucketsConfig, kind: str, *, ordered: bool = True, wind
     return CudaSource(
         file=f"autotopk.strategies.block_buckets/{'selector' if windows else 'buckets'}.cu",
         constants=tuple(constants.items()),
-        parameters=tuple(kinds.items()),
+        parameters=parameters(windows),
         threads=config.threads,
         shared_bytes=shared_bytes(config, element_bytes, ordered=ordered),
         symbol=f"autotopk_block_buckets{form}_{kind}",
@@ -203,13 +195,6 @@ def _shortlist(problem: Problem, device: Device) -> tuple[BlockBucketsConfig, ..
 def _least(k: int) -> int:
     """The smallest capacity that is a quarter more than k, or more."""
     return max(5 * power_of_two(k) // 4, CAPACITIES[0])
-
-
-def _distance(config: BlockBucketsConfig, usual: BlockBucketsConfig | None) -> float:
-    """In doublings, those of threads before all others."""
-    assert usual is not None
-    knobs = ((config.threads, usual.threads), (config.room, usual.room), (config.capacity, usual.capacity))
-    return sum(weight * abs(log2(a / b)) for weight, (a, b) in zip((100, 1, 1), knobs, strict=True))
 
 
 def _buckets(config: BlockBucketsConfig, ordered: bool) -> int:

@@ -3,26 +3,22 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import log2
 from typing import ClassVar
 
 from autotopk.candidate import Knob
 from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device, shared_bytes_of
-from autotopk.kernel import ParameterKind
 from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import split
+from autotopk.strategies._lines import DTYPES, OWN_BYTES, distance, parameters
 from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, STATIC_BYTES
 from autotopk.strategy import Features, Strategy, check_knobs
 
 CAPACITIES = [1 << bits for bits in range(6, 14)]
 BLOCKS = (1, 2, 4, 8, 16)
 LINES = (1, 2, 4, 8, 16, 32)
-DTYPES = frozenset({"float32", "float16", "bfloat16"})
-"""Which the ladder has kernels for."""
-
 LADDER = (
     (1, 256, 8, 512),
     (1, 256, 32, 1024),
@@ -75,9 +71,6 @@ MOST_LINES = 16384
 
 MOST_HELD = 8
 """Lines of a thread that a block holds whole, of windows so short that one block answers."""
-
-OWN_BYTES = 1 << 10
-"""Shared memory of a block beside what every list has, and a key of each thread: what blocks exchange."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +176,7 @@ class LoadMaxima(Strategy):
         usual = self._usual(problem, device)
         rungs = [_config(*rung) for rung in (WINDOWS_LADDER if problem.answer == WINDOWS else LADDER)]
         able = [rung for rung in rungs if usual is not None and self.valid(rung, problem, device)]
-        return sorted(able, key=lambda rung: _distance(rung, usual))
+        return sorted(able, key=lambda rung: distance(rung, usual, "blocks"))
 
     def rungs(self, arch: int) -> Iterator[CudaSource]:
         """Clusters where there are any, and lists that shared memory has room for."""
@@ -207,25 +200,7 @@ class LoadMaxima(Strategy):
         return KernelProgram.of(source, Extent(config.blocks, (("rows", 1),)))
 
 
-_POINTERS = ("positions", "starts", "ends", "ks", "selected", "offsets", "page_table", "row_to_batch", "page_starts")
-_GROUPS = ("starts_group", "ends_group", "batch_group")
-_NUMBERS = (*_GROUPS, "height", "width", "compress_ratio", "pages", "batches", "page_bits", "flags")
-_STRIDES = ("table_stride", "fill", "values_stride", "indices_stride", "positions_stride")
-PARAMETERS: dict[str, ParameterKind] = {
-    **dict.fromkeys(_POINTERS, "pointer"),
-    **dict.fromkeys(_NUMBERS, "int32"),
-    **dict.fromkeys(_STRIDES, "int64"),
-}
-"""What selector.cu is given beside what all kernels are."""
-
-
 def _source(config: LoadMaximaConfig, kind: str, *, windows: bool) -> CudaSource:
-    kinds: dict[str, ParameterKind] = {
-        **dict.fromkeys(("x", "values", "indices"), "pointer"),
-        **(PARAMETERS if windows else {}),
-        "row_stride": "int64",
-        **dict.fromkeys(("cols", "k", "smallest", "signed", "infinity"), "int32"),
-    }
     element_bytes, capacity = DTYPE_BYTES[kind], config.capacity
     constants = {
         "ELEMENT_BYTES": element_bytes,
@@ -242,7 +217,7 @@ def _source(config: LoadMaximaConfig, kind: str, *, windows: bool) -> CudaSource
     return CudaSource(
         file=f"autotopk.strategies.load_maxima/{'selector' if windows else 'maxima'}.cu",
         constants=tuple(constants.items()),
-        parameters=tuple(kinds.items()),
+        parameters=parameters(windows),
         threads=config.threads,
         shared_bytes=shared_bytes(config, element_bytes),
         symbol=f"autotopk_load_maxima_{'windows_' if windows else ''}{kind}",
@@ -268,13 +243,6 @@ def _shortlist(problem: Problem, device: Device) -> tuple[LoadMaximaConfig, ...]
                 continue
             found += [_config(blocks, threads, lines, size) for size in (least, 2 * least) if size <= CAPACITIES[-1]]
     return tuple(config for config in found if strategy.valid(config, problem, device))
-
-
-def _distance(config: LoadMaximaConfig, usual: LoadMaximaConfig | None) -> float:
-    """In doublings, those of blocks before all others."""
-    assert usual is not None
-    knobs = ((config.blocks, usual.blocks), (config.room, usual.room), (config.capacity, usual.capacity))
-    return sum(weight * abs(log2(a / b)) for weight, (a, b) in zip((100, 1, 1), knobs, strict=True))
 
 
 def _intervals(config: LoadMaximaConfig) -> int:

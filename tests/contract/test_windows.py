@@ -18,8 +18,9 @@ from autotopk.oracle import inputs
 from autotopk.oracle.selection import select
 from autotopk.program import KernelProgram
 from autotopk.runtime.selecting import view_of
+from autotopk.strategies._lines import DTYPES
 from autotopk.strategies.block_buckets import BlockBucketsConfig
-from autotopk.strategies.load_maxima import DTYPES, MOST_HELD, LoadMaximaConfig
+from autotopk.strategies.load_maxima import MOST_HELD, LoadMaximaConfig
 from autotopk.strategy import Config, Strategy
 from autotopk.told import task_of, told
 from tests.contract.emulated import PREEMPTIONS

@@ -1,4 +1,4 @@
-"""block_buckets with lists that overflow, clusters of every size, and rows at every alignment, in the emulator."""
+"""Families that read rows by lines, with lists that overflow, clusters of every size, and rows at every alignment."""
 
 import itertools
 from collections.abc import Iterator
@@ -14,6 +14,8 @@ from autotopk import registry
 from autotopk.oracle import inputs
 from autotopk.problem import DTYPE_BYTES
 from autotopk.strategies.block_buckets import BlockBucketsConfig
+from autotopk.strategies.load_maxima import LoadMaximaConfig
+from autotopk.strategy import Strategy
 from tests.contract.cases import LAYOUTS, ORDERS, Case
 from tests.contract.drawn import draw_values
 from tests.contract.emulated import answer
@@ -24,14 +26,19 @@ pytestmark = pytest.mark.requires("g++")
 
 @dataclass(frozen=True)
 class Kind:
-    """A dtype, and what the kernels are compiled for."""
+    """A family, a dtype, and what the kernels are compiled for."""
 
+    family: str
     dtype: str
-    config: BlockBucketsConfig
+    config: LoadMaximaConfig | BlockBucketsConfig
 
     def __str__(self) -> str:
-        c = self.config
-        return f"{self.dtype}-{c.threads}x{c.lines}-c{c.capacity}"
+        knobs = "x".join(str(value) for value in vars(self.config).values())
+        return f"{self.family}-{self.dtype}-{knobs}"
+
+    @property
+    def strategy(self) -> Strategy:
+        return registry.get(self.family)
 
     @property
     def room(self) -> int:
@@ -40,12 +47,26 @@ class Kind:
 
 
 KINDS = [
-    Kind("float32", BlockBucketsConfig(64, 4, 80)),
-    Kind("float32", BlockBucketsConfig(32, 8, 160)),
-    Kind("float32", BlockBucketsConfig(128, 1, 320)),
-    Kind("bfloat16", BlockBucketsConfig(32, 4, 160)),
-    Kind("float16", BlockBucketsConfig(64, 2, 80)),
+    Kind("load_maxima", "float32", LoadMaximaConfig(1, 64, 4, 128)),
+    Kind("load_maxima", "float32", LoadMaximaConfig(2, 32, 8, 64)),
+    Kind("load_maxima", "float32", LoadMaximaConfig(4, 64, 1, 128)),
+    Kind("load_maxima", "float64", LoadMaximaConfig(1, 64, 4, 64)),
+    Kind("load_maxima", "float64", LoadMaximaConfig(2, 64, 2, 64)),
+    Kind("load_maxima", "bfloat16", LoadMaximaConfig(1, 32, 4, 128)),
+    Kind("load_maxima", "float16", LoadMaximaConfig(2, 64, 1, 128)),
+    Kind("load_maxima", "int8", LoadMaximaConfig(1, 32, 2, 128)),
+    Kind("load_maxima", "uint8", LoadMaximaConfig(2, 64, 1, 128)),
+    Kind("load_maxima", "int64", LoadMaximaConfig(1, 64, 2, 64)),
+    Kind("load_maxima", "int32", LoadMaximaConfig(1, 64, 1, 64)),
+    Kind("load_maxima", "int16", LoadMaximaConfig(8, 32, 1, 64)),
+    Kind("block_buckets", "float32", BlockBucketsConfig(64, 4, 80)),
+    Kind("block_buckets", "float32", BlockBucketsConfig(32, 8, 160)),
+    Kind("block_buckets", "float32", BlockBucketsConfig(128, 1, 320)),
+    Kind("block_buckets", "bfloat16", BlockBucketsConfig(32, 4, 160)),
+    Kind("block_buckets", "float16", BlockBucketsConfig(64, 2, 80)),
 ]
+SPACIOUS = [kind for kind in KINDS if kind.dtype == "float32" and kind.config.lines > 1]
+"""For what hypothesis draws."""
 
 
 @pytest.fixture(scope="module")
@@ -65,17 +86,16 @@ def cases(kind: Kind) -> Iterator[Case]:
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_answers_right(kind: Kind, sequences: Sequences) -> None:
-    strategy = registry.get("block_buckets")
     for seed, case in enumerate(cases(kind)):
         x = case.input("cpu")
-        found = answer(sequences, strategy, kind.config, case, x, indices_only=seed % 7 == 0, seed=seed)
+        found = answer(sequences, kind.strategy, kind.config, case, x, indices_only=seed % 7 == 0, seed=seed)
         assert not case.problems_with(x, found), case
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_answers_right_whatever_is_asked(sequences: Sequences, data: st.DataObject) -> None:
-    kind = data.draw(st.sampled_from(KINDS[:2]))
+    kind = data.draw(st.sampled_from(SPACIOUS))
     cols = data.draw(st.integers(1, kind.room))
     case = Case(
         rows=data.draw(st.integers(1, 3)),
@@ -88,7 +108,7 @@ def test_answers_right_whatever_is_asked(sequences: Sequences, data: st.DataObje
     )
     x = draw_values(data, case.input("cpu"))
     seed = data.draw(st.integers(0, 1000))
-    found = answer(sequences, registry.get("block_buckets"), kind.config, case, x, seed=seed)
+    found = answer(sequences, kind.strategy, kind.config, case, x, seed=seed)
     assert not case.problems_with(x, found), case
 
 
@@ -96,10 +116,9 @@ def test_answers_right_whatever_is_asked(sequences: Sequences, data: st.DataObje
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_stable(kind: Kind, largest: bool, sequences: Sequences) -> None:
     """-0 and +0 are equal, and all NaN."""
-    strategy = registry.get("block_buckets")
-    assert strategy.features.stable == strategy.features.dtypes
+    assert kind.strategy.features.stable == kind.strategy.features.dtypes
     for seed, name in enumerate(inputs.names_for(getattr(torch, kind.dtype))):
         case = Case(2, kind.room - 3, 30, kind.dtype, name, largest, layout="padded")
         x = case.input("cpu")
-        _, indices = answer(sequences, strategy, kind.config, case, x, seed=seed)
+        _, indices = answer(sequences, kind.strategy, kind.config, case, x, seed=seed)
         assert torch.equal(indices, x.sort(dim=1, descending=largest, stable=True).indices[:, :30]), name
