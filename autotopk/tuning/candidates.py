@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Collection, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice, zip_longest
 
 from autotopk import registry
 from autotopk.candidate import Candidate
@@ -17,22 +17,31 @@ NEAR = 4
 
 
 def candidates(problem: Problem, device: Device, strategies: Collection[str] | None = None) -> list[Candidate]:
-    """The first rungs, then the shortlist of every able strategy, or of those named, as far as they run here."""
-    shortlist = (
-        strategy.candidate(config)
+    """The first rungs, then the shortlists of all able strategies, or of those named, as far as they run here."""
+    shortlist = _in_turns(
+        [
+            strategy.candidate(config)
+            for config in _runnable(strategy.shortlist(problem, device), strategy, problem, device)
+        ]
         for strategy in _able(problem, device, strategies)
-        for config in _runnable(strategy.shortlist(problem, device), strategy, problem, device)
     )
     return list(dict.fromkeys([*rungs(problem, device, strategies), *shortlist]))
 
 
 def rungs(problem: Problem, device: Device, strategies: Collection[str] | None = None) -> list[Candidate]:
-    """The first `NEAR` rungs of the ladder of every able strategy, as far as they run here: most are compiled."""
-    return [
-        strategy.candidate(config)
+    """The first `NEAR` rungs of the ladders of all able strategies, as far as they run here: most are compiled."""
+    return _in_turns(
+        [
+            strategy.candidate(config)
+            for config in _runnable(islice(strategy.ladder(problem, device), NEAR), strategy, problem, device)
+        ]
         for strategy in _able(problem, device, strategies)
-        for config in _runnable(islice(strategy.ladder(problem, device), NEAR), strategy, problem, device)
-    ]
+    )
+
+
+def _in_turns(families: Iterable[list[Candidate]]) -> list[Candidate]:
+    """The first of each, then the second: who has time for some alone has one of every family."""
+    return [one for one in chain.from_iterable(zip_longest(*families)) if one is not None]
 
 
 def lattice(problem: Problem, device: Device, strategies: Collection[str] | None = None) -> list[Candidate]:

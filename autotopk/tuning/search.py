@@ -1,5 +1,8 @@
 """Which candidates to measure next, by Optuna: every one of a small space, samples of a large one.
 
+Of a large one, half the samples are steps from the best that is known, of one of the best strategies: TPE finds the
+strategies and the directions, steps reach the bottom.
+
 Parameters are categorical: `strategy`, and the knobs of each strategy under names of their own. A knob combination
 that is no candidate (spaces are lists of valid points, not boxes) is snapped to the nearest untried candidate of its
 strategy: rejection would draw for long in a sparse space, and telling a made-up value would teach something false.
@@ -22,6 +25,12 @@ ENUMERATE = 100
 
 FAR = 0.1
 """Share of untried candidates drawn blindly, so that a warm start cannot trap the search."""
+
+NEAR = 0.5
+"""Share of untried candidates that are the nearest to the best of a strategy."""
+
+LEADERS = 3
+"""Strategies whose best is stepped from: those whose best is fastest."""
 
 
 def left(candidates: Sequence[Candidate], known: Container[Candidate], limit: int) -> int:
@@ -67,6 +76,7 @@ class Search:
         self._distributions = _distributions(list(self._parameters.values()))
         self._untried = dict.fromkeys(one for one in candidates if one not in known)
         self._asked: dict[Candidate, Trial] = {}
+        self._ratios: dict[Candidate, float] = {}
         self._first = [one for one in dict.fromkeys(first) if one in self._untried]
 
         self.exhaustive = is_exhaustive(len(candidates), limit)
@@ -85,6 +95,7 @@ class Search:
         """The outcome of a candidate that was asked for; None where it failed."""
         from optuna.trial import TrialState
 
+        self._note(candidate, ratio)
         state = TrialState.FAIL if ratio is None else TrialState.COMPLETE
         self._study.tell(self._asked.pop(candidate), ratio, state=state)
 
@@ -92,9 +103,25 @@ class Search:
         self.left -= 1
         if self._first:
             return self._take(self._first.pop(0))
-        if self.exhaustive or self._random.random() < FAR:
+        draw = self._random.random()
+        if self.exhaustive or draw < FAR:
             return self._take(self._random.choice(list(self._untried)))
+        if draw < FAR + NEAR and (leaders := self._leaders()):
+            return self._take(self._nearest(self._parameters[self._random.choice(leaders)]))
         return self._sampled()
+
+    def _leaders(self) -> list[Candidate]:
+        """The best of each of the best strategies that have untried candidates."""
+        open_ = {one.strategy for one in self._untried}
+        best: dict[str, Candidate] = {}
+        for one in sorted(self._ratios, key=self._ratios.__getitem__):
+            if one.strategy in open_:
+                best.setdefault(one.strategy, one)
+        return list(best.values())[:LEADERS]
+
+    def _note(self, candidate: Candidate, ratio: float | None) -> None:
+        if ratio is not None:
+            self._ratios[candidate] = ratio
 
     def _take(self, candidate: Candidate) -> Candidate:
         """Ask for this very candidate."""
@@ -149,6 +176,7 @@ class Search:
     def _add(self, candidate: Candidate, ratio: float | None) -> None:
         from optuna.trial import TrialState, create_trial
 
+        self._note(candidate, ratio)
         parameters = self._parameters[candidate]
         trial = create_trial(
             state=TrialState.FAIL if ratio is None else TrialState.COMPLETE,

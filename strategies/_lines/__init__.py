@@ -1,9 +1,16 @@
 """What families share that have a row as lines of 16 bytes; device code: reading, guessing a cut, ties, windows."""
 
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from math import log2
-from typing import Any
+from typing import Any, ClassVar
 
+from autotopk.compilers import nvcc
+from autotopk.compilers.cuda import CudaSource
+from autotopk.device import Device, shared_bytes_of
 from autotopk.kernel import ParameterKind
+from autotopk.problem import WINDOWS, Problem
+from autotopk.strategy import Strategy
 
 DTYPES = frozenset({"float32", "float16", "bfloat16"})
 """Which the ladders have kernels for."""
@@ -38,3 +45,44 @@ def distance(rung: Any, usual: Any, first: str) -> float:
     """Between configurations, in doublings of room and capacity, those of the knob `first` before all others."""
     knobs = ((100, first), (1, "room"), (1, "capacity"))
     return sum(weight * abs(log2(getattr(rung, knob) / getattr(usual, knob))) for weight, knob in knobs)
+
+
+class LinesStrategy(Strategy):
+    """A family of kernels in CUDA C++, with rungs of plain top-k and of windows."""
+
+    nearest_by: ClassVar[str] = "blocks"
+    """The knob that tells rungs apart before all others."""
+
+    @abstractmethod
+    def steps(self, windows: bool) -> Sequence[Any]:
+        """The configurations of the rungs."""
+
+    @abstractmethod
+    def usual(self, problem: Problem, device: Device) -> Any:
+        """What rungs are to be near to; None where nothing serves."""
+
+    @abstractmethod
+    def kernels(self, config: Any, kind: str, windows: bool) -> Iterable[CudaSource]:
+        """Of a rung, for a kind of elements."""
+
+    def reasons_unbuildable(self) -> list[str]:
+        """What nvcc lacks here."""
+        return nvcc.reasons_missing()
+
+    def ladder(self, problem: Problem, device: Device) -> Sequence[Any]:
+        """The nearest by one knob first, then by room and lists."""
+        usual = self.usual(problem, device)
+        if usual is None:
+            return []
+        able = [rung for rung in self.steps(problem.answer == WINDOWS) if self.valid(rung, problem, device)]
+        return sorted(able, key=lambda rung: distance(rung, usual, self.nearest_by))
+
+    def rungs(self, arch: int) -> Iterator[CudaSource]:
+        """All that the architecture has room for."""
+        device = Device("cuda", f"sm_{arch}", divmod(arch, 10), shared_bytes=shared_bytes_of(arch))
+        for kind in ("float32", "float16"):
+            problem = Problem.contiguous(1, 16, 1, kind)
+            for windows in (False, True):
+                for config in self.steps(windows):
+                    if self.valid(config, problem, device):
+                        yield from self.kernels(config, kind, windows)

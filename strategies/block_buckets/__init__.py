@@ -6,15 +6,14 @@ from functools import lru_cache
 from typing import ClassVar
 
 from autotopk.candidate import Knob
-from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
-from autotopk.device import Device, shared_bytes_of
+from autotopk.device import Device
 from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import split
-from autotopk.strategies._lines import DTYPES, OWN_BYTES, distance, parameters
+from autotopk.strategies._lines import DTYPES, OWN_BYTES, LinesStrategy, parameters
 from autotopk.strategies.split_radix import KINDS, STATIC_BYTES
-from autotopk.strategy import Features, Strategy, check_knobs
+from autotopk.strategy import Features, check_knobs
 
 CAPACITIES = [5 << bits for bits in range(4, 12)]
 LINES = (1, 2, 4, 8)
@@ -71,7 +70,7 @@ class BlockBucketsConfig:
 _config = lru_cache(1 << 10)(BlockBucketsConfig)  # a call where nothing was tuned asks for several
 
 
-class BlockBuckets(Strategy):
+class BlockBuckets(LinesStrategy):
     """Exact, and the same on every run: of equal elements, those of the lowest columns."""
 
     name = "block_buckets"
@@ -95,10 +94,6 @@ class BlockBuckets(Strategy):
         if not reasons and not self.shortlist(problem, device):
             reasons.append(f"no block has shared memory for the best {problem.k}")
         return reasons
-
-    def reasons_unbuildable(self) -> list[str]:
-        """What nvcc lacks here."""
-        return nvcc.reasons_missing()
 
     def valid(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> bool:
         """Whatever has room for the row, and for more than k."""
@@ -124,25 +119,22 @@ class BlockBuckets(Strategy):
         many = problem.rows >= ROWS_OF_PROCESSOR * device.processors and problem.k >= MIN_K
         return next(iter(self.shortlist(problem, device)), None) if many else None
 
-    def ladder(self, problem: Problem, device: Device) -> Sequence[BlockBucketsConfig]:
-        """The nearest to the smallest that does first."""
-        usual = next(iter(self.shortlist(problem, device)), None)
-        rungs = [_config(*rung) for rung in (WINDOWS_LADDER if problem.answer == WINDOWS else LADDER)]
-        able = [rung for rung in rungs if usual is not None and self.valid(rung, problem, device)]
-        return sorted(able, key=lambda rung: distance(rung, usual, "threads"))
+    nearest_by = "threads"
 
-    def rungs(self, arch: int) -> Iterator[CudaSource]:
-        """All that shared memory has room for."""
-        device = Device("cuda", f"sm_{arch}", divmod(arch, 10), shared_bytes=shared_bytes_of(arch))
-        for kind in ("float32", "float16"):
-            problem = Problem.contiguous(1, 16, 1, kind)
-            for rung in LADDER:
-                if self.valid(config := BlockBucketsConfig(*rung), problem, device):
-                    for ordered in (True, False):
-                        yield _source(config, kind, ordered=ordered)
-            for rung in WINDOWS_LADDER:
-                if self.valid(config := BlockBucketsConfig(*rung), problem, device):
-                    yield _source(config, kind, windows=True)
+    def usual(self, problem: Problem, device: Device) -> BlockBucketsConfig | None:
+        """The smallest that does."""
+        return next(iter(self.shortlist(problem, device)), None)
+
+    def steps(self, windows: bool) -> Sequence[BlockBucketsConfig]:
+        """See `LinesStrategy`."""
+        return [_config(*rung) for rung in (WINDOWS_LADDER if windows else LADDER)]
+
+    def kernels(self, config: BlockBucketsConfig, kind: str, windows: bool) -> Iterator[CudaSource]:
+        """In order and in any order; one of windows."""
+        if windows:
+            yield _source(config, kind, windows=True)
+        else:
+            yield from (_source(config, kind, ordered=ordered) for ordered in (True, False))
 
     def terms(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.split`."""

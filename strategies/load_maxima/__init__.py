@@ -6,15 +6,14 @@ from functools import lru_cache
 from typing import ClassVar
 
 from autotopk.candidate import Knob
-from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
-from autotopk.device import Device, shared_bytes_of
+from autotopk.device import Device
 from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import split
-from autotopk.strategies._lines import DTYPES, OWN_BYTES, distance, parameters
+from autotopk.strategies._lines import DTYPES, OWN_BYTES, LinesStrategy, parameters
 from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, STATIC_BYTES
-from autotopk.strategy import Features, Strategy, check_knobs
+from autotopk.strategy import Features, check_knobs
 
 CAPACITIES = [1 << bits for bits in range(6, 14)]
 BLOCKS = (1, 2, 4, 8, 16)
@@ -28,11 +27,7 @@ LADDER = (
     (1, 1024, 16, 8192),
     (2, 512, 32, 512),
     (2, 512, 32, 4096),
-    (2, 1024, 4, 4096),
     (4, 512, 16, 4096),
-    (8, 256, 16, 512),
-    (16, 512, 4, 4096),
-    (16, 512, 16, 4096),
     (16, 512, 32, 512),
     (16, 512, 32, 4096),
     (16, 1024, 16, 8192),
@@ -46,9 +41,6 @@ WINDOWS_LADDER = (
     (1, 512, 32, 4096),
     (1, 1024, 16, 8192),
     (2, 512, 32, 4096),
-    (2, 1024, 4, 4096),
-    (8, 512, 8, 1024),
-    (8, 512, 8, 4096),
     (16, 512, 16, 4096),
     (16, 512, 32, 4096),
     (16, 1024, 16, 8192),
@@ -105,7 +97,7 @@ class LoadMaximaConfig:
 _config = lru_cache(1 << 12)(LoadMaximaConfig)  # a call where nothing was tuned asks for dozens
 
 
-class LoadMaxima(Strategy):
+class LoadMaxima(LinesStrategy):
     """Exact, and the same on every run: of equal elements, those of the lowest columns."""
 
     name = "load_maxima"
@@ -127,10 +119,6 @@ class LoadMaxima(Strategy):
         if problem.rows * BLOCKS[-1] >= 1 << 31:
             reasons.append(f"{problem.rows} rows are more than 32 bits count")
         return reasons
-
-    def reasons_unbuildable(self) -> list[str]:
-        """What nvcc lacks here."""
-        return nvcc.reasons_missing()
 
     def valid(self, config: LoadMaximaConfig, problem: Problem, device: Device) -> bool:
         """Whatever has room for the row, and lists more than k."""
@@ -159,35 +147,25 @@ class LoadMaxima(Strategy):
 
     def heuristic(self, problem: Problem, device: Device) -> LoadMaximaConfig | None:
         """Windows, and long rows that a block holds, or clusters that all run at once; other families' else."""
-        usual = self._usual(problem, device)
+        usual = self.usual(problem, device)
         if usual is None or problem.answer == WINDOWS:
             return usual
         at_once = usual.blocks == 1 or problem.rows * usual.blocks <= device.processors
         return usual if at_once and problem.cols >= MIN_COLS and problem.k <= MOST_K else None
 
-    def _usual(self, problem: Problem, device: Device) -> LoadMaximaConfig | None:
+    def usual(self, problem: Problem, device: Device) -> LoadMaximaConfig | None:
         """As many blocks as half of the processors hold: more of them wait for room beside each other."""
         found = self.shortlist(problem, device)
         at_once = [one for one in found if 2 * problem.rows * one.blocks <= device.processors] or found[:1]
         return max(at_once, key=lambda one: (one.blocks, one.threads == 512, -one.capacity), default=None)
 
-    def ladder(self, problem: Problem, device: Device) -> Sequence[LoadMaximaConfig]:
-        """The nearest number of blocks first, then the nearest lines and lists."""
-        usual = self._usual(problem, device)
-        rungs = [_config(*rung) for rung in (WINDOWS_LADDER if problem.answer == WINDOWS else LADDER)]
-        able = [rung for rung in rungs if usual is not None and self.valid(rung, problem, device)]
-        return sorted(able, key=lambda rung: distance(rung, usual, "blocks"))
+    def steps(self, windows: bool) -> Sequence[LoadMaximaConfig]:
+        """See `LinesStrategy`."""
+        return [_config(*rung) for rung in (WINDOWS_LADDER if windows else LADDER)]
 
-    def rungs(self, arch: int) -> Iterator[CudaSource]:
-        """Clusters where there are any, and lists that shared memory has room for."""
-        device = Device("cuda", f"sm_{arch}", divmod(arch, 10), shared_bytes=shared_bytes_of(arch))
-        for kind in ("float32", "float16"):
-            problem = Problem.contiguous(1, 16, 1, kind)
-            for windows, ladder in ((False, LADDER), (True, WINDOWS_LADDER)):
-                for rung in ladder:
-                    config = LoadMaximaConfig(*rung)
-                    if self.valid(config, problem, device):
-                        yield _source(config, kind, windows=windows)
+    def kernels(self, config: LoadMaximaConfig, kind: str, windows: bool) -> Iterator[CudaSource]:
+        """One."""
+        yield _source(config, kind, windows=windows)
 
     def terms(self, config: LoadMaximaConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.split`."""

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from autotopk import registry
 from autotopk.oracle import inputs
 from autotopk.problem import DTYPE_BYTES
 from autotopk.strategies.block_buckets import BlockBucketsConfig
+from autotopk.strategies.cluster_lists import ClusterListsConfig
 from autotopk.strategies.load_maxima import LoadMaximaConfig
 from autotopk.strategy import Strategy
 from tests.contract.cases import LAYOUTS, ORDERS, Case
@@ -30,7 +32,7 @@ class Kind:
 
     family: str
     dtype: str
-    config: LoadMaximaConfig | BlockBucketsConfig
+    config: LoadMaximaConfig | BlockBucketsConfig | ClusterListsConfig
 
     def __str__(self) -> str:
         knobs = "x".join(str(value) for value in vars(self.config).values())
@@ -64,6 +66,16 @@ KINDS = [
     Kind("block_buckets", "float32", BlockBucketsConfig(128, 1, 320)),
     Kind("block_buckets", "bfloat16", BlockBucketsConfig(32, 4, 160)),
     Kind("block_buckets", "float16", BlockBucketsConfig(64, 2, 80)),
+    Kind("cluster_lists", "float32", ClusterListsConfig(1, 64, 4, 128)),
+    Kind("cluster_lists", "float32", ClusterListsConfig(2, 32, 8, 64)),
+    Kind("cluster_lists", "float32", ClusterListsConfig(4, 64, 2, 256)),
+    Kind("cluster_lists", "float64", ClusterListsConfig(2, 64, 2, 64)),
+    Kind("cluster_lists", "bfloat16", ClusterListsConfig(8, 32, 1, 128)),
+    Kind("cluster_lists", "float16", ClusterListsConfig(2, 64, 1, 128)),
+    Kind("cluster_lists", "uint8", ClusterListsConfig(2, 64, 1, 128)),
+    Kind("cluster_lists", "int64", ClusterListsConfig(4, 32, 2, 64)),
+    Kind("cluster_lists", "int32", ClusterListsConfig(8, 32, 1, 64)),
+    Kind("cluster_lists", "float32", ClusterListsConfig(2, 128, 1, 64)),
 ]
 SPACIOUS = [kind for kind in KINDS if kind.dtype == "float32" and kind.config.lines > 1]
 """For what hypothesis draws."""
@@ -122,3 +134,19 @@ def test_stable(kind: Kind, largest: bool, sequences: Sequences) -> None:
         x = case.input("cpu")
         _, indices = answer(sequences, kind.strategy, kind.config, case, x, seed=seed)
         assert torch.equal(indices, x.sort(dim=1, descending=largest, stable=True).indices[:, :30]), name
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if getattr(kind.config, "blocks", 1) > 1], ids=str)
+def test_the_best_are_all_of_one_block(kind: Kind, sequences: Sequences) -> None:
+    """Of 16 bytes dealt out to blocks by turns, or by parts: what the others find best among theirs is not."""
+    config, dtype = cast(LoadMaximaConfig | ClusterListsConfig, kind.config), getattr(torch, kind.dtype)
+    cols, whole = kind.room, 16 // DTYPE_BYTES[kind.dtype] * config.threads
+    most = min(cols // config.blocks, config.capacity * 4 // 5)
+    generator = torch.Generator().manual_seed(0)
+    for seed, stripe in enumerate((whole, cols // config.blocks)):
+        of_one = torch.arange(cols) // stripe % config.blocks == seed % config.blocks
+        x = torch.randint(0, 60, (2, cols), generator=generator) + 60 * of_one
+        for k in {most // 4 + 1, most // 2, most}:
+            case = Case(2, cols, k, kind.dtype)
+            found = answer(sequences, kind.strategy, kind.config, case, given := x.to(dtype), seed=seed)
+            assert not case.problems_with(given, found), (case, stripe)

@@ -57,7 +57,7 @@ def problems(seed: int, count: int, shortest: int) -> Iterator[tuple[Problem, De
 @pytest.mark.parametrize(
     ("cols", "k", "threads", "blocks"),
     [
-        (65_536, 512, 512, 1),
+        (65_536, 512, 1024, 1),
         (65_536, 1024, 1024, 1),
         (131_072, 512, 1024, 1),
         (65_536, 4096, 1024, 2),

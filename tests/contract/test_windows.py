@@ -20,9 +20,10 @@ from autotopk.program import KernelProgram
 from autotopk.runtime.selecting import view_of
 from autotopk.strategies._lines import DTYPES
 from autotopk.strategies.block_buckets import BlockBucketsConfig
+from autotopk.strategies.cluster_lists import MOST_ALONE, ClusterListsConfig
 from autotopk.strategies.load_maxima import MOST_HELD, LoadMaximaConfig
 from autotopk.strategy import Config, Strategy
-from autotopk.told import task_of, told
+from autotopk.told import ANY_ORDER, task_of, told
 from tests.contract.emulated import PREEMPTIONS
 from tests.emulator.sequences import Sequences
 from tests.runtime.drawn_windows import dirty, int32, same, table_of, windows
@@ -36,7 +37,15 @@ CONFIGS: dict[str, list[Config]] = {
         LoadMaximaConfig(4, 64, 1, 128),
     ],
     "block_buckets": [BlockBucketsConfig(32, 8, 80), BlockBucketsConfig(64, 4, 160)],
+    "cluster_lists": [
+        ClusterListsConfig(1, 64, 4, 128),
+        ClusterListsConfig(2, 32, 8, 128),
+        ClusterListsConfig(4, 64, 1, 128),
+    ],
 }
+
+MOST_LINES_ALONE = {"load_maxima": MOST_HELD, "cluster_lists": MOST_ALONE}
+"""Of a thread, of windows that one block of a cluster selects from."""
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +84,9 @@ def check(sequences: Sequences, which: Which, x: Tensor, k: int | Tensor, *, see
     program = which.strategy.program(which.config, problem, H100)
     assert isinstance(program, KernelProgram)
     preempt = PREEMPTIONS[seed % len(PREEMPTIONS)]
-    sequences.run(program, problem, {"x": x, **told(x, task)}, seed=seed, preempt=preempt)
+    given_to_kernel = told(x, task)
+    assert bool(int(given_to_kernel["flags"]) & ANY_ORDER) is not in_order
+    sequences.run(program, problem, {"x": x, **given_to_kernel}, seed=seed, preempt=preempt)
     expected = select(x, k, largest=largest, **asked)
     if not in_order:
         found, expected = by_positions(found), by_positions(expected)
@@ -103,12 +114,12 @@ def test_windows(which: Which, dtype: str, largest: bool, sequences: Sequences) 
 
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
-@pytest.mark.parametrize("which", WHICH[1:3], ids=str)
+@pytest.mark.parametrize("which", [one for one in WHICH if getattr(one.config, "blocks", 1) > 1], ids=str)
 def test_windows_as_long_as_a_block_holds(which: Which, dtype: str, sequences: Sequences) -> None:
-    """A little shorter, and longer by less than two lines, wherever they begin."""
+    """A little shorter, and longer by less than two lines, wherever they begin: one block's, or all of a cluster's."""
     kind = getattr(torch, dtype)
-    config = cast(LoadMaximaConfig, which.config)
-    held = config.threads * min(config.lines, MOST_HELD) * 16 // kind.itemsize
+    config = cast(LoadMaximaConfig | ClusterListsConfig, which.config)
+    held = config.threads * min(config.lines, MOST_LINES_ALONE[which.strategy.name]) * 16 // kind.itemsize
     x = torch.randn(1, held + 24, generator=torch.Generator().manual_seed(0)).to(kind).expand(40, -1).contiguous()
     starts = torch.arange(40, dtype=torch.int32) % 8
     ends = starts + held - 4 + torch.arange(40, dtype=torch.int32) // 8 * 4

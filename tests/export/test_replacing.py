@@ -105,7 +105,7 @@ def test_what_is_left_becomes_torchs_and_says_why(name: str, way: export.Way) ->
 
 
 def test_long_rows_go_to_the_library_alone() -> None:
-    for way, family in (("triton", ""), ("library", "load_maxima")):
+    for way, family in (("triton", ""), ("library", "cluster_lists")):
         found = export.replace_topk(program_of(lambda x: torch.topk(x, 500), 4, 100_000), way, device=H100)  # type: ignore[arg-type]
         assert family in found.sites[0].by
         assert bool(found.sites[0].by) == bool(family)

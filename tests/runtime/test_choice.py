@@ -114,6 +114,7 @@ def test_nothing_is_chosen_that_cannot_be_built(monkeypatch: pytest.MonkeyPatch)
     assert sorted(message.split()[0] for message in passed_over) == [
         "block_buckets",
         "block_radix",
+        "cluster_lists",
         "cluster_radix",
         "load_maxima",
         "wide_radix",
@@ -131,7 +132,7 @@ def test_kernels_that_are_kept_are_chosen_without_a_compiler(monkeypatch: pytest
     monkeypatch.setattr(nvcc, "reasons_missing", lambda: ["no nvcc"])
     autotopk.reload()
     problem = Problem.contiguous(64, 8192, 256)
-    strategy = registry.get("block_radix")
+    strategy = registry.get("cluster_lists")
     [known] = [one for one in default.known().values() if one.device is not None and one.device.name == "NVIDIA H200"]
     winner = known.exact(TuningKey.of(problem))
     assert winner is not None
@@ -139,7 +140,7 @@ def test_kernels_that_are_kept_are_chosen_without_a_compiler(monkeypatch: pytest
     for source in strategy.program(config, problem, device).sources:
         write_atomically(source.cache_path(device.arch), b"kept")
     choice = dispatch.choose(problem, device)
-    assert (choice.step, choice.strategy.name, choice.rejected) == ("exact", "block_radix", ())
+    assert (choice.step, choice.strategy.name, choice.rejected) == ("exact", "cluster_lists", ())
 
 
 def test_kernels_that_are_shipped_are_chosen_without_a_compiler(

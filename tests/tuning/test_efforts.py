@@ -10,7 +10,7 @@ import pytest
 from autotopk.candidate import TORCH_TOPK, Candidate, Knob
 from autotopk.device import H100
 from autotopk.tuning import search
-from autotopk.tuning.candidates import candidates, lattice
+from autotopk.tuning.candidates import candidates, lattice, rungs
 from autotopk.tuning.context import Context
 from autotopk.tuning.efforts import EFFORTS
 from autotopk.tuning.environment import environment_of
@@ -74,6 +74,15 @@ def beyond(workload: Workload, strategies: tuple[str, ...]) -> Candidate:
     """A point of the lattice that is not in the shortlist."""
     problem = workload.problem("cuda")
     return lattice(problem, H100, strategies)[len(candidates(problem, H100, strategies))]
+
+
+@pytest.mark.parametrize("workload", [SHORT, LONG, Workload(4096, 8192, 512)], ids=str)
+def test_every_family_has_its_first_turn_before_any_has_its_second(workload: Workload) -> None:
+    problem = workload.problem("cuda")
+    families = [one.strategy for one in rungs(problem, H100)]
+    several = len(set(families))
+    assert len(families) > several > 4
+    assert len(set(families[:several])) == several
 
 
 def test_full_samples_knobs_beyond_the_shortlist(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

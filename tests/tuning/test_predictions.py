@@ -63,7 +63,7 @@ def test_points_of_a_whole_tuning_left_out_are_chosen_for_within_5_percent_of_th
     """Of the shapes that a GPU tunes in six minutes, the grid among them: sparse, and of all sizes."""
     found = compare(*tuned(), folds=16)
     ours = found.pop("coefficients, corrected around")
-    assert ours.points >= 380
+    assert ours.points >= 350
     assert ours.mean <= 1.05
     assert ours.most_of_20 <= 1.25
     assert min(one.mean for one in found.values()) > ours.mean

@@ -15,6 +15,7 @@ from autotopk.oracle.windows import draw, problems_with_windows
 from autotopk.problem import WINDOWS, Problem
 from autotopk.runtime import launch
 from autotopk.runtime.trial import Trial
+from autotopk.strategies.cluster_lists import strategy as cluster_lists
 from autotopk.strategies.load_maxima import strategy as load_maxima
 from autotopk.tuning.tuner import tune
 from autotopk.tuning_db.store import Store
@@ -51,7 +52,7 @@ def test_tuned_and_explained(tmp_path: Path) -> None:
     told = autotopk.explain_problem(WORKLOAD.problem("cpu"), cpu_device())
     assert str(told).startswith("4x64 float32 k=5 (windows) on cpu\n  runs torch_fallback")
     told = autotopk.explain_problem(Problem.contiguous(64, 32768, 2048, answer="windows", stable=True), H100)
-    assert told.choice.strategy is load_maxima
+    assert told.choice.strategy is cluster_lists
 
 
 def test_answers_are_checked() -> None:

@@ -1,0 +1,265 @@
+"""A row in the registers of a cluster: blocks send each other what may be among the best, and rank a share each."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, sqrt
+from typing import ClassVar
+
+from autotopk.candidate import Knob
+from autotopk.compilers.cuda import CudaSource
+from autotopk.device import Device
+from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
+from autotopk.program import Extent, KernelProgram
+from autotopk.strategies._costs import split
+from autotopk.strategies._lines import DTYPES, OWN_BYTES, LinesStrategy, parameters
+from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, STATIC_BYTES
+from autotopk.strategy import Features, check_knobs
+
+CAPACITIES = [1 << bits for bits in range(6, 14)]
+BLOCKS = (1, 2, 4, 8, 16)
+LINES = (1, 2, 4, 8, 16)
+LADDER = (
+    (1, 256, 4, 256),
+    (1, 512, 4, 512),
+    (2, 512, 8, 2048),
+    (2, 512, 8, 4096),
+    (8, 512, 8, 4096),
+    (16, 512, 4, 512),
+    (16, 512, 4, 4096),
+    (16, 512, 8, 4096),
+    (16, 512, 16, 4096),
+)
+"""(blocks, threads, lines, capacity) of the rungs; the last has room for all rows and k that are served."""
+
+WINDOWS_LADDER = (
+    (2, 512, 8, 4096),
+    (4, 512, 16, 4096),
+    (8, 512, 8, 4096),
+    (16, 512, 4, 4096),
+    (16, 512, 16, 4096),
+)
+"""The same of windows."""
+
+KNOBS: dict[str, Sequence[Knob]] = {
+    "blocks": BLOCKS,
+    "threads": (32, 64, 128, 256, 512, 1024),
+    "lines": LINES,
+    "capacity": CAPACITIES,
+}
+"""What kernels can be made for."""
+
+MOST_BYTES, MOST_K = 1 << 21, 2048
+"""Of a row, and of the answer: what the registers and lists of sixteen blocks hold."""
+
+LEAST_SHARED = 1 << 17
+"""Bytes of a block that lists of the best 2,048 need."""
+
+MOST_ALONE = 4
+"""Lines of a thread, of windows that one block selects from sooner than a cluster."""
+
+MIN_BYTES = 1 << 17
+"""Of the shortest rows for which it is chosen where nothing was measured."""
+
+MOST_LINES = 8192
+"""Of a block: 128 KB of a row, half of its registers."""
+
+
+@dataclass(frozen=True)
+class ClusterListsConfig:
+    """How the blocks of a cluster share a row. Raises ValueError for what no kernel has."""
+
+    blocks: int
+    """Blocks of a cluster."""
+    threads: int
+    """Threads of a block."""
+    lines: int
+    """Lines of 16 bytes of a thread."""
+    capacity: int
+    """Entries of the lists of all blocks together."""
+
+    def __post_init__(self) -> None:
+        check_knobs(self, KNOBS)
+        if self.threads * self.lines > MOST_LINES:
+            raise ValueError(f"{self.threads} threads have no registers for lines={self.lines}")
+        if self.threads < self.blocks or self.capacity < 4 * self.blocks:
+            raise ValueError(
+                f"blocks={self.blocks} are too many for {self.threads} threads or capacity={self.capacity}"
+            )
+
+    @property
+    def resident(self) -> int:
+        """Blocks of a processor that registers suffice for."""
+        return max(1, 512 // self.threads)
+
+    @property
+    def room(self) -> int:
+        """Bytes of the longest row."""
+        return self.blocks * self.threads * self.lines * 16
+
+
+_config = lru_cache(1 << 12)(ClusterListsConfig)  # a call where nothing was tuned asks for dozens
+
+
+class ClusterLists(LinesStrategy):
+    """Exact, and the same on every run: of equal elements, those of the lowest columns."""
+
+    name = "cluster_lists"
+    config_type = ClusterListsConfig
+    preference: ClassVar[int] = 29
+    features = Features(
+        answers=frozenset({*ANSWERS, WINDOWS}),
+        device_types=frozenset({"cuda"}),
+        capability=(9, 0),
+        dtypes=DTYPES,
+        stable=DTYPES,
+    )
+
+    def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
+        """Needs registers for a row and lists for its best."""
+        reasons = []
+        if problem.cols * problem.itemsize > MOST_BYTES:
+            reasons.append(f"rows of {problem.cols} have more than {MOST_BYTES} bytes")
+        if problem.k > MOST_K:
+            reasons.append(f"k={problem.k} is more than {MOST_K}")
+        if problem.rows * BLOCKS[-1] >= 1 << 31:
+            reasons.append(f"{problem.rows} rows are more than 32 bits count")
+        if device.shared_bytes < LEAST_SHARED:
+            reasons.append(f"blocks have {device.shared_bytes} bytes of shared memory, not {LEAST_SHARED}")
+        return reasons
+
+    def valid(self, config: ClusterListsConfig, problem: Problem, device: Device) -> bool:
+        """Whatever has room for the row, and lists more than k."""
+        return (
+            problem.cols * problem.itemsize <= config.room
+            and 5 * problem.k <= 4 * config.capacity
+            and config.capacity <= MOST_ITEMS * config.threads
+            and shared_bytes(config, problem.itemsize, windows=True) + STATIC_BYTES + OWN_BYTES + config.threads * 8
+            <= device.shared_bytes
+            and device.shared_bytes >= LEAST_SHARED
+            and device.capability >= self.features.capability
+        )
+
+    def shortlist(self, problem: Problem, device: Device) -> Sequence[ClusterListsConfig]:
+        """The fewest lines for each number of threads and blocks that run at once, and the shortest lists that do."""
+        return _shortlist(problem, device)
+
+    def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
+        """Clusters that run at once, or nearly, and short lists."""
+        least = _least(problem.k, 1)
+        return {
+            "blocks": [blocks for blocks in BLOCKS if blocks == 1 or problem.rows * blocks <= 2 * device.processors],
+            "threads": (256, 512, 1024),
+            "lines": LINES,
+            "capacity": [size for size in CAPACITIES if least <= size <= 8 * least],
+        }
+
+    def heuristic(self, problem: Problem, device: Device) -> ClusterListsConfig | None:
+        """Long rows whose clusters all run at once; other families' else."""
+        usual = self.usual(problem, device)
+        if usual is None or problem.cols * problem.itemsize < MIN_BYTES or not _at_once(usual.blocks, problem, device):
+            return None
+        return usual
+
+    def usual(self, problem: Problem, device: Device) -> ClusterListsConfig | None:
+        """As many blocks as run at once."""
+        found = self.shortlist(problem, device)
+        return max(found, key=lambda one: (one.blocks, one.threads == 512, -one.capacity), default=None)
+
+    def ladder(self, problem: Problem, device: Device) -> Sequence[ClusterListsConfig]:
+        """Of clusters that run at once, or the smallest, with lists that are long enough."""
+        able = [one for one in super().ladder(problem, device) if _least(problem.k, one.blocks) <= one.capacity]
+        smallest = min((one.blocks for one in able), default=0)
+        return [one for one in able if one.blocks == smallest or _at_once(one.blocks, problem, device)]
+
+    def steps(self, windows: bool) -> Sequence[ClusterListsConfig]:
+        """See `LinesStrategy`."""
+        return [_config(*rung) for rung in (WINDOWS_LADDER if windows else LADDER)]
+
+    def kernels(self, config: ClusterListsConfig, kind: str, windows: bool) -> Iterator[CudaSource]:
+        """One."""
+        yield _source(config, kind, windows=windows)
+
+    def terms(self, config: ClusterListsConfig, problem: Problem, device: Device) -> tuple[float, ...]:
+        """See `_costs.split`."""
+        own = shared_bytes(config, problem.itemsize, windows=problem.answer == WINDOWS)
+        return split.maxima(config, own, problem, device)
+
+    def program(self, config: ClusterListsConfig, problem: Problem, device: Device) -> KernelProgram:
+        """One cluster a row."""
+        source = _source(config, KINDS.get(problem.dtype, problem.dtype), windows=problem.answer == WINDOWS)
+        return KernelProgram.of(source, Extent(config.blocks, (("rows", 1),)))
+
+
+def _source(config: ClusterListsConfig, kind: str, *, windows: bool) -> CudaSource:
+    element_bytes = DTYPE_BYTES[kind]
+    constants = {
+        "ELEMENT_BYTES": element_bytes,
+        "FLOAT": kind.startswith("float"),
+        "BLOCKS": config.blocks,
+        "THREADS": config.threads,
+        "LINES": config.lines,
+        "CAPACITY": config.capacity,
+        "INTERVALS": _intervals(config),
+        "ITEMS": max(1, min(MOST_ITEMS, config.capacity // config.threads)),
+        "LISTED": _listed(config, windows=windows),
+        **({"HELD": min(config.lines, MOST_ALONE)} if windows else {}),
+        "RESIDENT": config.resident,
+    }
+    return CudaSource(
+        file=f"autotopk.strategies.cluster_lists/{'selector' if windows else 'lists'}.cu",
+        constants=tuple(constants.items()),
+        parameters=parameters(windows),
+        threads=config.threads,
+        shared_bytes=shared_bytes(config, element_bytes, windows=windows),
+        symbol=f"autotopk_cluster_lists_{'windows_' if windows else ''}{kind}",
+        cluster=config.blocks,
+        code_dependencies=("autotopk.strategies._lines", "autotopk.strategies.split_radix"),
+    )
+
+
+def _at_once(blocks: int, problem: Problem, device: Device) -> bool:
+    """Whether all clusters run at the same time: sixteen processors that are free are not always neighbours."""
+    return problem.rows * blocks * (2 if blocks > 8 else 1) <= device.processors
+
+
+@lru_cache(64)  # whoever asks about a problem does so several times
+def _shortlist(problem: Problem, device: Device) -> tuple[ClusterListsConfig, ...]:
+    found: list[ClusterListsConfig] = []
+    for blocks in BLOCKS:
+        if found and not _at_once(blocks, problem, device):
+            continue
+        for threads in (256, 512):
+            lines = power_of_two(-(-problem.cols * problem.itemsize // (16 * blocks * threads)))
+            size = max(_least(problem.k, blocks), 256)
+            if lines <= LINES[-1] and size <= CAPACITIES[-1]:
+                config = _config(blocks, threads, lines, size)
+                found += [config] if strategy.valid(config, problem, device) else []
+    return tuple(found)
+
+
+def _least(k: int, blocks: int) -> int:
+    """The smallest capacity in which each block has room for its part of k, four deviations more, and a quarter."""
+    part = k / blocks
+    return blocks * power_of_two(ceil(1.25 * (part + 4 * sqrt(part) + 4)))
+
+
+def _intervals(config: ClusterListsConfig) -> int:
+    """No more than threads add up by four."""
+    return min(config.capacity, MOST_INTERVALS, 4 * config.threads)
+
+
+def _listed(config: ClusterListsConfig, *, windows: bool) -> int:
+    """Lines that reach a block's cut: no more than entries that it sends, or keeps where it has a window alone."""
+    segment = config.capacity // config.blocks
+    return max(segment, min(config.capacity, 4 * config.threads)) if windows else segment
+
+
+def shared_bytes(config: ClusterListsConfig, itemsize: int, *, windows: bool) -> int:
+    """Of the list, its intervals, the lines that reach a cut and what blocks tell each other."""
+    key = max(itemsize, 4)
+    lists = 2 * config.capacity * (key + 4) + 4 * _intervals(config) + 20 * _listed(config, windows=windows)
+    return lists + config.blocks * (8 + 2 * key) + config.threads // 8 + 16
+
+
+strategy = ClusterLists()

@@ -1,0 +1,282 @@
+// The best k of a row that the registers of a cluster hold: every block lists what reaches a cut of its own and sends it to
+// all others; each then has the lists of all, and ranks and writes its share of the answer.
+#pragma once
+#include "holding.cuh"
+#include "share.cuh"
+
+constexpr int AT_ONCE = LISTED < 2 * THREADS ? 1 : 2;  // lines that a thread takes elements from
+template <class Blocks> constexpr unsigned SEGMENT = CAPACITY / Blocks::COUNT;  // of entries, for each block
+
+// What blocks tell all others, by their numbers; rounds take turns with counts.
+struct Told {
+  unsigned counts[2][BLOCKS];
+  Key cuts[BLOCKS], tops[BLOCKS];
+  unsigned ranks[WARPS];  // of the block's own warps
+};
+
+struct Room {
+  List list;          // of entries in their places
+  Key* keys;          // [CAPACITY] of the entries of all blocks, in a segment for each; 0 where there is none
+  unsigned* columns;  // [CAPACITY]
+  uint4* bits;        // [LISTED] lines that reach the block's cut
+  unsigned* lines;    // [LISTED] which
+  Told& told;
+  Exchange& exchange;
+};
+
+__device__ __forceinline__ Room room_of(unsigned char* dynamic, Counters& counters, Exchange& exchange) {
+  const List list = list_of(dynamic, &counters);
+  uint4* bits = reinterpret_cast<uint4*>(list.intervals + INTERVALS);
+  Key* keys = reinterpret_cast<Key*>(bits + LISTED);
+  unsigned* columns = reinterpret_cast<unsigned*>(keys + CAPACITY);
+  unsigned* lines = columns + CAPACITY;
+  return {list, keys, columns, bits, lines, *reinterpret_cast<Told*>(lines + LISTED), *kept(&exchange)};
+}
+
+// Reserve `own` of what is counted at `count`. Returns the first.
+__device__ __forceinline__ unsigned reserve_from(unsigned* count, unsigned own) {
+  unsigned all, start = 0, upto = scan_lanes(own, all);
+  if (lane_of() == 0 && all) start = atomicAdd(count, all);
+  return __shfl_sync(~0u, start, 0) + upto - own;
+}
+
+// List the block's lines that reach a cut, of which none is 0, in no order. Returns how many there are: if more than LISTED, not all
+// are listed. Has a barrier.
+template <class Blocks>
+__device__ __forceinline__ unsigned list_lines(const Holding<Blocks>& holding, const Room& room, unsigned* count, Key cut) {
+  unsigned chosen = 0;
+#pragma unroll
+  for (int i = 0; i < LINES; i++) chosen |= unsigned(holding.best[i] >= cut) << i;
+  const bool part = holding.part >= cut;
+  unsigned slot = reserve_from(count, __popc(chosen) + part);
+#pragma unroll
+  for (int i = 0; i < LINES; i++) {
+    if ((chosen >> i & 1) && slot < LISTED) room.bits[slot] = holding.bits[i], room.lines[slot] = holding.line(i);
+    slot += chosen >> i & 1;
+  }
+  if (part && slot < LISTED) room.lines[slot] = holding.part_line;
+  __syncthreads();
+  return *count;
+}
+
+// List the elements of the block's first lines that reach a cut, in no order, and count them: more than a segment are not all listed.
+template <class Blocks>
+__device__ __forceinline__ void list_elements(const Row& row, const Room& room, unsigned listed, unsigned* count, Key cut) {
+  const unsigned segment = Blocks::own() * SEGMENT<Blocks>;
+#pragma unroll 1
+  for (unsigned first = threadIdx.x; first - lane_of() < listed; first += AT_ONCE * THREADS) {
+    uint4 bits[AT_ONCE];
+    unsigned line[AT_ONCE], chosen[AT_ONCE], own = 0;
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) {
+      const unsigned at = first + i * THREADS;
+      line[i] = at < listed ? room.lines[at] : ~0u, bits[i] = make_uint4(0, 0, 0, 0);
+      unsigned inside = row.whole(line[i]) ? EVERY : 0;
+      if (inside) bits[i] = room.bits[at];
+      else if (line[i] != ~0u) bits[i] = row.part(line[i], inside);
+      chosen[i] = elements_reaching(bits[i], inside, cut, row.order);
+      own += __popc(chosen[i]);
+    }
+    unsigned slot = reserve_from(count, own);
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) {
+#pragma unroll
+      for (int e = 0; e < VECTOR; e++) {
+        if ((chosen[i] >> e & 1) && slot < SEGMENT<Blocks>)
+          room.keys[segment + slot] = equal_key(element(bits[i], e), row.order), room.columns[segment + slot] = row.column(line[i], e);
+        slot += chosen[i] >> e & 1;
+      }
+    }
+  }
+}
+
+// Tell all blocks how many entries this one has; before a barrier of the cluster.
+template <class Blocks> __device__ __forceinline__ void tell_count(const Room& room, unsigned turn, unsigned count) {
+  if (threadIdx.x < Blocks::COUNT) Blocks::of(&room.told, threadIdx.x)->counts[turn][Blocks::own()] = count;
+}
+
+// The same of its cut, and of the largest key that it has looked at.
+template <class Blocks> __device__ __forceinline__ void tell_guess(const Room& room, Guess guess) {
+  if (threadIdx.x >= Blocks::COUNT) return;
+  Told* told = Blocks::of(&room.told, threadIdx.x);
+  told->cuts[Blocks::own()] = guess.cut, told->tops[Blocks::own()] = guess.top;
+}
+
+template <class T> struct alignas(16) Four {
+  T each[4];
+};
+
+// Copy this block's segment of an array to the block `to`, by `threads` threads of which this is number `own`.
+template <class Blocks, class T>
+__device__ __forceinline__ void send_array(T* array, unsigned count, unsigned to, unsigned own, unsigned threads) {
+  array += Blocks::own() * SEGMENT<Blocks>;
+  T* its = Blocks::of(array, to);
+#pragma unroll 1
+  for (unsigned at = own; at < count / 4; at += threads) reinterpret_cast<Four<T>*>(its)[at] = reinterpret_cast<Four<T>*>(array)[at];
+  if (own < count % 4) its[count - 1 - own] = array[count - 1 - own];
+}
+
+// Send the block's entries to all others.
+template <class Blocks> __device__ __forceinline__ void send_entries(const Room& room, unsigned count) {
+  constexpr unsigned SENDERS = THREADS / Blocks::COUNT;  // threads for each of the others
+  const unsigned to = threadIdx.x / SENDERS, own = threadIdx.x % SENDERS;
+  if (to == Blocks::own()) return;
+  send_array<Blocks>(room.keys, count, to, own, SENDERS);
+  send_array<Blocks>(room.columns, count, to, own, SENDERS);
+}
+
+// Entries of all blocks: thread t has every THREADS-th group of as many as it reads at once.
+constexpr int GROUP = ITEMS < 4 ? ITEMS : 4;
+
+template <class T> struct alignas(GROUP * sizeof(T)) Group {
+  T each[GROUP];
+};
+
+__device__ __forceinline__ unsigned place_of(int item) { return (item / GROUP * THREADS + threadIdx.x) * GROUP + item % GROUP; }
+
+__device__ __forceinline__ void read_keys(const Room& room, Key (&keys)[ITEMS]) {
+#pragma unroll
+  for (int i = 0; i < ITEMS; i += GROUP) {
+    Group<Key> group = {};
+    if (place_of(i) < CAPACITY) group = reinterpret_cast<const Group<Key>*>(room.keys)[place_of(i) / GROUP];
+#pragma unroll
+    for (int j = 0; j < GROUP; j++) keys[i + j] = group.each[j];
+  }
+}
+
+// Count entries of all blocks that reach a cut by intervals, of this thread's ~0 where they do not.
+__device__ __forceinline__ void count_entries(const Room& room, const Key (&keys)[ITEMS], Key cut, Even even, unsigned (&intervals)[ITEMS]) {
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
+    const bool reaches = keys[i] >= cut;
+    const unsigned column = reaches && even.own > 0 ? room.columns[place_of(i)] : 0;
+    intervals[i] = reaches ? even.interval(keys[i], column) : ~0u;
+    if (reaches) atomicAdd(&room.list.intervals[intervals[i]], 1u);
+  }
+}
+
+// List all elements that reach a cut with every block. Returns how many there are: if more than CAPACITY, none is listed. Rounds
+// count from 1; all have barriers of the cluster.
+template <class Blocks>
+__device__ __forceinline__ unsigned list_reaching(const Row& row, const Holding<Blocks>& holding, const Room& room, Key cut,
+                                                  unsigned round) {
+  unsigned* count = &room.exchange.found[round % 3];
+  const Reaching reaching = elements_reaching(row, holding, cut);
+  unsigned slot = reserve_from(count, reaching.count());
+  __syncthreads();
+  tell_count<Blocks>(room, round % 2, *count);
+  Blocks::sync();
+  unsigned total = 0;
+#pragma unroll 1
+  for (unsigned block = 0; block < Blocks::COUNT; block++) {
+    if (block == Blocks::own()) slot += total;
+    total += room.told.counts[round % 2][block];
+  }
+  if (total <= CAPACITY)
+    store_reaching(row, holding, reaching, slot, [&](unsigned at, Key key, unsigned column) {
+#pragma unroll 1
+      for (unsigned block = 0; block < Blocks::COUNT; block++)
+        *Blocks::of(room.list.keys + at, block) = key, *Blocks::of(room.list.columns + at, block) = column;
+    });
+  if (threadIdx.x == 0) room.exchange.found[(round + 1) % 3] = 0;  // unused since the last barrier
+  Blocks::sync();
+  return total;
+}
+
+// The same where own cuts misled: a cut for all, and others between those that are known. Returns how many are listed, at most
+// CAPACITY; the others of the best are written.
+template <class Blocks, class Answers>
+__device__ __forceinline__ unsigned list_again(const Row& row, const Holding<Blocks>& holding, unsigned k, const Room& room, Key cut, Key top,
+                                               const Answers& answers) {
+  Range range = {0, ONES, 0, row.cols};
+  unsigned count, round = 1;
+#pragma unroll 1
+  for (;;) {
+    count = list_reaching(row, holding, room, cut, round++);
+    if (count >= k && count <= CAPACITY) return count;
+    if (range.bottom == range.top) return count;  // those above the ties
+    if (count >= k) range.bottom = cut, range.within = count - range.above;
+    else range.top = cut - 1, range.within -= count - range.above, range.above = count;
+    if (range.bottom == range.top) {
+      write_ties<Blocks::COUNT>(row, room.exchange, range.top, k - range.above, range.above, answers);
+      if (!range.above) return 0;
+      cut = range.top + 1;
+    } else if (round == 2 && count >= k) cut = range.bottom + 1;  // perhaps most were ties
+    else if (round % 3 == 0) cut = range.middle();
+    else cut = range.between((k + CAPACITY) / 2, top);
+  }
+}
+
+// Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster.
+template <class Blocks, class Answers>
+__device__ __forceinline__ void select_gathered(const Row& row, unsigned k, bool smallest, Room room, const Answers& answers) {
+  Holding<Blocks> holding;
+  ask_for_lines(row, holding);
+  const Aim aim = aim_of<Blocks>(k, row);
+  if (threadIdx.x < 3) room.exchange.found[threadIdx.x] = 0;
+  if (threadIdx.x < 2) room.list.counters->crossing[threadIdx.x] = 0;  // a share may have no ranks
+  if (threadIdx.x == 0) room.exchange.lines[0] = room.list.counters->count = 0;
+  clear_intervals(room.list);
+#pragma unroll
+  for (int i = 0; i < ITEMS; i += GROUP)
+    if (place_of(i) < CAPACITY) reinterpret_cast<Group<Key>*>(room.keys)[place_of(i) / GROUP] = {};
+  Blocks::arrive();  // waited for before anything is sent
+  find_best(row, holding, smallest);
+  Guess guess = own_cut(holding, room.exchange, room.told.ranks, aim);
+  guess.cut = max(guess.cut, Key(1));
+  const unsigned listed = list_lines(holding, room, &room.exchange.lines[0], guess.cut);
+  unsigned* found = &room.exchange.found[0];
+  if (listed <= LISTED) list_elements<Blocks>(row, room, listed, found, guess.cut);
+  __syncthreads();
+  const unsigned own = listed <= LISTED ? *found : CAPACITY + 1;
+  Blocks::wait();
+  if (own <= SEGMENT<Blocks>) send_entries<Blocks>(room, own);
+  tell_count<Blocks>(room, 0, own);
+  tell_guess<Blocks>(room, guess);
+  Blocks::sync();
+  const unsigned block = lane_of() % Blocks::COUNT;
+  const Key cut = largest_of_lanes(room.told.cuts[block]), top = largest_of_lanes(room.told.tops[block]);
+  const Share share = share_of<Blocks>(k);
+  const auto put = [&](unsigned rank, Key key, unsigned column) {
+    if (rank >= share.first && rank < share.end) answers.put(rank, key, column);
+  };
+  unsigned count = 0;  // of a list without gaps
+  if (largest_of_lanes(room.told.counts[0][block]) <= SEGMENT<Blocks>) {
+    const Even even = even_between(top, cut, row.cols, row.order);
+    Key keys[ITEMS];
+    unsigned intervals[ITEMS];
+    read_keys(room, keys);
+    Even of_keys = even;
+    of_keys.scale = 0;
+    if (even.scale > 0) count_entries(room, keys, cut, even, intervals);
+    else count_entries(room, keys, cut, of_keys, intervals);
+    __syncthreads();
+    const Places places = add_up(room.list, share);
+    if (places.total >= k) {
+      if (share.first == share.end) return;
+      if (!places.crowd) {
+        unsigned slots[ITEMS];
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) {
+          const bool shares = intervals[i] >= places.first && intervals[i] <= places.last;
+          slots[i] = shares ? atomicAdd(&room.list.intervals[intervals[i]], 1u) : ~0u;
+        }
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++)
+          if (slots[i] != ~0u) room.list.keys[slots[i]] = keys[i], room.list.columns[slots[i]] = room.columns[place_of(i)];
+        __syncthreads();
+        return rank_places(room.list, share, places, even, put);
+      }
+#pragma unroll
+      for (int i = 0; i < ITEMS; i++) {
+        if (intervals[i] == ~0u) continue;
+        const unsigned slot = atomicAdd(&room.list.counters->count, 1u);
+        room.list.keys[slot] = keys[i], room.list.columns[slot] = room.columns[place_of(i)];
+      }
+      __syncthreads();
+      count = places.total;
+    }
+  }
+  if (!count) count = list_again(row, holding, k, room, least_of_lanes(room.told.cuts[block]), top, answers);
+  if (count) rank_list(room.list, count, min(count, share.end), row.cols, row.order, put);
+}

@@ -1,0 +1,184 @@
+// A row in the registers of a cluster, and a cut for each block that about as many of its elements as are among the wanted
+// reach, and some more.
+//
+// Lines are dealt out to the blocks by turns, so that what is concentrated somewhere in a row is all blocks' alike.
+#pragma once
+#include "ties.cuh"
+
+// The blocks of a cluster that share a row, or a block that has one alone.
+struct Together {
+  static constexpr unsigned COUNT = BLOCKS;
+  static __device__ __forceinline__ unsigned own() { return block_of(); }
+  static __device__ __forceinline__ void arrive() { cluster_arrive(); }
+  static __device__ __forceinline__ void wait() { cluster_wait(); }
+  static __device__ __forceinline__ void sync() { cluster_sync(); }
+  template <class T> static __device__ __forceinline__ T* of(T* address, unsigned block) { return of_block(address, block); }
+};
+
+struct Alone {
+  static constexpr unsigned COUNT = 1;
+  static __device__ __forceinline__ unsigned own() { return 0; }
+  static __device__ __forceinline__ void arrive() {}
+  static __device__ __forceinline__ void wait() {}
+  static __device__ __forceinline__ void sync() { __syncthreads(); }
+  template <class T> static __device__ __forceinline__ T* of(T* address, unsigned) { return address; }
+};
+
+// What a thread holds: lines `first`, `first + STRIDE`, ...
+template <class Blocks> struct Holding {
+  static constexpr unsigned STRIDE = Blocks::COUNT * THREADS;
+
+  uint4 bits[LINES];
+  Key best[LINES];  // 0 where there is no line
+  unsigned first, end;
+  Key part;            // of a line that is the row's in part, of two threads
+  unsigned part_line;  // ~0 where there is none
+
+  __device__ __forceinline__ unsigned line(int number) const { return first + number * STRIDE; }
+  __device__ __forceinline__ bool has(int number) const { return line(number) < end; }
+};
+
+template <bool SMALLEST, bool HALF, class Blocks> __device__ __forceinline__ void find_best(Holding<Blocks>& holding, Order order) {
+#pragma unroll
+  for (int i = 0; i < LINES; i++) {
+    const Key best = best_of<SMALLEST, HALF>(holding.bits[i], order);
+    holding.best[i] = holding.has(i) ? best : Key(0);
+  }
+}
+
+template <class Blocks> __device__ __forceinline__ void ask_for_lines(const Row& row, Holding<Blocks>& holding) {
+  holding.first = row.begin + Blocks::own() * THREADS + threadIdx.x, holding.end = row.end;
+#pragma unroll
+  for (int i = 0; i < LINES; i++)
+    holding.bits[i] = holding.has(i) ? __ldg(row.lines + holding.line(i)) : make_uint4(0, 0, 0, 0);
+}
+
+template <class Blocks> __device__ __forceinline__ void find_best(const Row& row, Holding<Blocks>& holding, bool smallest) {
+  if (!FLOAT || ELEMENT_BYTES == 8) find_best<false, false>(holding, row.order);
+  else if (ELEMENT_BYTES == 2 && row.order.half())
+    smallest ? find_best<true, true>(holding, row.order) : find_best<false, true>(holding, row.order);
+  else smallest ? find_best<true, false>(holding, row.order) : find_best<false, false>(holding, row.order);
+  holding.part = 0, holding.part_line = ~0u;
+  const bool has = threadIdx.x == 0 ? !row.whole(0) : threadIdx.x == 1 && row.end > 0 && row.end < row.all_lines();
+  if (has && Blocks::own() == 0) {
+    holding.part_line = threadIdx.x ? row.end : 0;
+    unsigned inside;
+    const uint4 bits = row.part(holding.part_line, inside);
+#pragma unroll
+    for (int e = 0; e < VECTOR; e++)
+      if (inside >> e & 1) holding.part = max(holding.part, equal_key(element(bits, e), row.order));
+  }
+}
+
+// Every how many lines of a thread one is looked at for its maximum, so that half of the maxima are none of the wanted.
+__device__ __forceinline__ int spread_of(unsigned want, unsigned cols) {
+  int spread = 1;
+#pragma unroll
+  for (int group = LINES / 2; group; group /= 2)
+    if (3 * VECTOR * group * (unsigned long long)want > cols) spread = LINES / group;
+  return spread;
+}
+
+// What the cut of a block is to be: of the threads' maxima one that as many reach as if the block had its part of the wanted and
+// four deviations more.
+struct Aim {
+  int spread;
+  unsigned in_block, in_warp;  // ranks of maxima, from 1
+};
+
+template <class Blocks> __device__ __forceinline__ Aim aim_of(unsigned want, const Row& row) {
+  const int spread = spread_of(want, row.cols), total = row.end - row.begin;
+  unsigned looked_at = 0, threads = 0;  // lines of the block, and threads that have any
+#pragma unroll
+  for (int i = 0; i < LINES; i++) {
+    const unsigned lines = min(max(total - int(Blocks::own() * THREADS + i * Holding<Blocks>::STRIDE), 0), THREADS);
+    if ((i & (spread - 1)) == 0) looked_at += lines;
+    if (i == 0) threads = lines;
+  }
+  const float elements = float(looked_at * VECTOR), wanted = __fdividef(float(want), float(row.cols)) * elements;
+  const float target = wanted + 4 * sqrtf(wanted) + 4, reached = fminf(__fdividef(target, fmaxf(elements, 1)), 0.9999f);
+  const float each = __fdividef(elements, float(max(threads, 1u)));
+  const float hits = float(threads) * (1 - exp2f(log2f(1 - reached) * each));
+  return {spread, min(unsigned(hits) + 1, max(threads, 1u)),
+          min(unsigned(__fdividef(hits * 32, float(max(threads, 32u)))) + 1, 32u)};
+}
+
+// The cut of this block. The maxima of every warp's threads tell one candidate, and all of the block's how many reach it. Has two
+// barriers.
+template <class Blocks>
+__device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchange& exchange, unsigned* ranks, Aim aim) {
+  Key maximum = 0;
+#pragma unroll
+  for (int i = 0; i < LINES; i++)
+    if ((i & (aim.spread - 1)) == 0) maximum = max(maximum, holding.best[i]);
+  exchange.maxima[warp_of()][lane_of()] = maximum;
+  __syncwarp();
+  const Key candidate = ranked_of_lanes(exchange.maxima[warp_of()], maximum, aim.in_warp);
+  const Key top = largest_of_lanes(maximum);
+  if (lane_of() == 0) exchange.guesses[warp_of()] = candidate, exchange.tops[warp_of()] = top;
+  __syncthreads();
+  unsigned reaching = 0;
+#pragma unroll
+  for (int i = 0; i < WARPS; i++) reaching += exchange.maxima[i][lane_of()] >= candidate;
+  reaching = __reduce_add_sync(~0u, reaching);
+  if (lane_of() == 0) ranks[warp_of()] = reaching;
+  __syncthreads();
+  const int warp = lane_of() % WARPS;
+  Guess guess;
+  guess.cut = largest_of_lanes(ranks[warp] >= aim.in_block ? exchange.guesses[warp] : Key(0));
+  guess.top = largest_of_lanes(exchange.tops[warp]);
+  return guess;
+}
+
+// Which elements of a thread reach a cut, a bit each.
+struct Reaching {
+  static constexpr int WORDS = (LINES * VECTOR + 31) / 32;
+  unsigned words[WORDS];
+  unsigned part;
+
+  __device__ __forceinline__ unsigned of_line(int number) const {
+    return words[number * VECTOR / 32] >> (number * VECTOR % 32) & EVERY;
+  }
+  __device__ __forceinline__ unsigned count() const {
+    unsigned sum = __popc(part);
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) sum += __popc(words[i]);
+    return sum;
+  }
+};
+
+template <class Blocks>
+__device__ __forceinline__ Reaching elements_reaching(const Row& row, const Holding<Blocks>& holding, Key cut) {
+  Reaching reaching = {};
+#pragma unroll
+  for (int i = 0; i < LINES; i++) {
+    if (holding.best[i] < cut || (cut == 0 && !holding.has(i))) continue;
+    const unsigned chosen = elements_reaching(holding.bits[i], EVERY, cut, row.order);
+    reaching.words[i * VECTOR / 32] |= chosen << (i * VECTOR % 32);
+  }
+  if (holding.part_line != ~0u && holding.part >= cut) {
+    unsigned inside;
+    const uint4 bits = row.part(holding.part_line, inside);
+    reaching.part = elements_reaching(bits, inside, cut, row.order);
+  }
+  return reaching;
+}
+
+// Call `store(slot, key, column)` for them, slots from `slot` on.
+template <class Blocks, class Store>
+__device__ __forceinline__ void store_reaching(const Row& row, const Holding<Blocks>& holding, const Reaching& reaching, unsigned slot, Store store) {
+#pragma unroll
+  for (int i = 0; i < LINES; i++) {
+    const unsigned chosen = reaching.of_line(i);
+    if (!chosen) continue;
+#pragma unroll
+    for (int e = 0; e < VECTOR; e++)
+      if (chosen >> e & 1) store(slot++, equal_key(element(holding.bits[i], e), row.order), row.column(holding.line(i), e));
+  }
+  if (!reaching.part) return;
+  unsigned inside;
+  const uint4 bits = row.part(holding.part_line, inside);
+#pragma unroll
+  for (int e = 0; e < VECTOR; e++)
+    if (reaching.part >> e & 1) store(slot++, equal_key(element(bits, e), row.order), row.column(holding.part_line, e));
+}
