@@ -110,6 +110,11 @@ class Leases:
         freed = update(TaskRow).where(*self._is_ours(claim), TaskRow.outcome.is_(None)).values(expires=None, tuner=None)
         self._store.write(lambda session: session.execute(freed))
 
+    def release_all(self) -> None:
+        """Give back all that this tuner holds, a claim of whose answer it does not know among them."""
+        held = update(TaskRow).where(TaskRow.tuner == self._tuner, TaskRow.outcome.is_(None))
+        self._store.write(lambda session: session.execute(held.values(expires=None, tuner=None)))
+
     def complete_keys(self) -> dict[TuningKey, str]:
         """The outcomes of what is complete of the campaign on this device."""
 

@@ -98,10 +98,14 @@ class Sharing:
         return True
 
     def give_up(self) -> None:
-        """Give back what is held, if the database lets it."""
-        if self._claim is not None:
-            with suppress(DatabaseError):
-                self.finish("partial")
+        """Give back what is held, if the database lets it.
+
+        Ctrl-C between a claim, or its end, and what is known of it here leaves nothing held.
+        """
+        self._claim = None
+        self._ended.set()
+        with suppress(DatabaseError):
+            self._leases.release_all()
 
     def wait(self, until: float) -> None:
         """Let the others work for a moment, not beyond some time of the monotonic clock."""

@@ -13,7 +13,8 @@ import torch
 
 from autotopk.tuning.events import CandidateMeasured, Event, TuneReport, TuneStarted, WorkloadFinished
 from autotopk.tuning.tuner import tune
-from autotopk.tuning_db import artifact
+from autotopk.tuning_db import artifact, leases
+from autotopk.tuning_db.leases import Leases
 from autotopk.tuning_db.store import Store
 from autotopk.workloads import Workload
 from tests.tuning.scenario import KILLS, TOGETHER, WORKLOADS
@@ -142,6 +143,27 @@ def test_ctrl_c_keeps_and_publishes_what_is_finished(tmp_path: Path) -> None:
     assert stored(tmp_path) >= set(lines[:-1])
     winners = artifact.read(tmp_path / "winners.sqlite")
     assert 0 < len(winners) < len(WORKLOADS)
+
+
+@pytest.mark.parametrize("step", ["claim", "complete"])
+@pytest.mark.parametrize("after", [False, True])
+def test_ctrl_c_within_a_step_of_sharing_leaves_nothing_held(
+    run: Tune, monkeypatch: pytest.MonkeyPatch, step: str, after: bool
+) -> None:
+    take = getattr(Leases, step)
+
+    def interrupted(*arguments: Any) -> None:
+        if after:
+            take(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Leases, step, interrupted)
+    report = run([Workload(4, 64, 5), Workload(4, 128, 5)], strategies=["torch_fallback"], campaign="all")
+    assert report.outcome == "interrupted"
+    with Store.open(report.store_path) as store:
+        ((progress,), held) = leases.status(store)
+    assert held == []
+    assert (progress.claimed, progress.done) == (0, 1 if (step, after) == ("complete", True) else 0)
 
 
 def test_two_tuners_share_a_database(tmp_path: Path) -> None:

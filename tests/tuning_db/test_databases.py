@@ -372,6 +372,17 @@ def test_what_is_released_can_be_claimed_and_not_renewed(make: Make) -> None:
     assert claimed(other.claim(KEYS[:1])).token == claim.token + 1
 
 
+def test_all_that_a_tuner_holds_is_released(make: Make) -> None:
+    holder, other = make("holder"), make("other")
+    claims = [claimed(holder.claim(KEYS[:1])), claimed(holder.claim(KEYS[1:2]))]
+    assert claimed(other.claim(KEYS)).key == KEYS[2]
+    assert holder.complete(claims[0], "tuned")
+    holder.release_all()
+    assert not holder.renew(claims[1])
+    assert holder.complete_keys() == {KEYS[0]: "tuned"}
+    assert claimed(make("third").claim(KEYS)).key == KEYS[1], "what others hold stays theirs"
+
+
 def test_steps_whose_answer_was_lost_may_be_repeated(make: Make) -> None:
     holder = make("holder")
     claim = claimed(holder.claim(KEYS[:1]))
