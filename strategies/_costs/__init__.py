@@ -49,11 +49,6 @@ def reading(each: float, blocks: int, times: int) -> float:
     return max(each * times, each * blocks / SATURATING) * 1e-6
 
 
-def excess(wanted: float, room: float) -> float:
-    """By how much what is wanted exceeds its room, from 0 to 1."""
-    return min(1.0, max(0.0, wanted / room - 1.0))
-
-
 def sorting(count: int) -> float:
     """Comparisons of a bitonic network, a number."""
     width = log2(max(2, count))

@@ -4,8 +4,9 @@ from math import log2
 from typing import Protocol
 
 from autotopk.device import Device
-from autotopk.problem import Problem
-from autotopk.strategies._costs import REGISTERS, excess, load, reading, rounds, sorting
+from autotopk.problem import VECTOR_BYTES, Problem
+from autotopk.strategies._costs import REGISTERS, load, reading, rounds, sorting
+from autotopk.strategies._costs.sampling import cut_of
 
 
 class Lists(Protocol):
@@ -22,30 +23,42 @@ class Lists(Protocol):
 
 
 def lists(config: Lists, problem: Problem, device: Device) -> tuple[float, ...]:
-    """Parts of a row whose best go through a list: a launch, bytes; reading, the list, what the last block orders."""
+    """Parts of a row whose best go through a list: a launch, bytes; reading, the list, what the last block orders.
+
+    Where a list overflows, its part is read once more.
+    """
     blocks, threads, loads, capacity = config.blocks, config.threads, config.loads, config.capacity
     everywhere = problem.rows * blocks
     times, busy = rounds(everywhere, threads, device, 8 * capacity), load(everywhere, device)
     part = problem.cols / blocks
     last = sorting(2 * problem.k) / threads
     stream = reading(part * problem.itemsize, everywhere, times)
-    again = excess(5 * problem.k / blocks, capacity)
+    cut = cut_of(problem)
+    again, late = cut.exceeding(capacity * blocks), cut.exceeding(capacity) * (blocks > 1)
+    any_again = 1 - (1 - again) ** problem.rows
+    passing = min(cut.passing, capacity * blocks)
     return (
         1.0,
         problem.rows * problem.cols * problem.itemsize * 1e-6,
         stream,
         stream * again,
-        times * again,
+        any_again * part * problem.itemsize * 1e-6,
+        any_again * part / threads,
+        busy * again * part * 1e-3,
+        late,
+        late * passing / threads,
         times,
         times * part / threads,
-        times * part / (threads * loads),
+        times * part * problem.itemsize / (threads * loads),
         times * sorting(capacity) / threads,
         times * capacity / threads,
         times * last,
         times * (blocks > 1),
+        times * (blocks > 1) * passing / threads,
         times * (blocks > 1) * problem.k * blocks / threads,
         busy * part * 1e-3,
         busy * capacity * 1e-3,
+        busy * passing * 1e-3,
         busy * problem.k * 1e-3,
     )
 
@@ -71,14 +84,10 @@ def maxima(config: Clusters, shared_bytes: int, problem: Problem, device: Device
     everywhere = problem.rows * blocks
     times = rounds(everywhere, threads, device, shared_bytes, REGISTERS // (threads * config.resident), blocks)
     busy, part = load(everywhere, device), problem.cols * problem.itemsize / blocks
-    again = excess(2 * problem.k, capacity)
     return (
         1.0,
         problem.rows * problem.cols * problem.itemsize * 1e-6,
         reading(part, everywhere, times),
-        times * again,
-        times * again * part / threads,
-        busy * again * part * 1e-3,
         times,
         times * (blocks > 1),
         times * log2(blocks),
@@ -93,6 +102,55 @@ def maxima(config: Clusters, shared_bytes: int, problem: Problem, device: Device
         busy * problem.k * 1e-3,
         problem.rows * problem.k * 1e-3,
         problem.rows * capacity * 1e-3,
+    )
+
+
+class Held(Protocol):
+    """Of block_buckets."""
+
+    @property
+    def threads(self) -> int: ...
+    @property
+    def lines(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def resident(self) -> int: ...
+
+
+def buckets(config: Held, count: int, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:
+    """A row in the registers of a block, in `count` buckets: latency a round, and instructions of all blocks of a processor.
+
+    Floats of 16 bits are two to a register; a row that begins within a line has its ends read one by one.
+    """
+    threads = config.threads
+    times = rounds(problem.rows, threads, device, shared_bytes, REGISTERS // (threads * config.resident))
+    busy, vector = load(problem.rows, device), VECTOR_BYTES // problem.itemsize
+    each = vector * min(config.lines, -(-problem.cols // (vector * threads)))
+    half, ragged, ordered = problem.itemsize == 2, problem.layout.vector < vector, problem.sorted
+    of_block = (
+        1.0,
+        config.lines,
+        each,
+        each * half,
+        half,
+        threads * 1e-2,
+        count / threads,
+        ordered,
+        ordered * problem.k / threads,
+        problem.k / threads,
+        ragged,
+        ragged * each,
+        ordered * count / threads,
+    )
+    return (
+        1.0,
+        problem.rows * problem.cols * problem.itemsize * 1e-6,
+        reading(problem.cols * problem.itemsize, problem.rows, times),
+        problem.rows * problem.k * 1e-3,
+        busy,
+        *(times * one for one in of_block),
+        *(busy * threads * 1e-3 * one for one in of_block),
     )
 
 

@@ -8,7 +8,6 @@
 #include "cluster.cuh"
 
 constexpr int BATCH = LINES * THREADS > 8192 ? 8192 / THREADS : LINES;  // lines of a thread on their way at once
-constexpr unsigned EVERY = (1u << VECTOR) - 1;
 
 struct Row {
   const uint4* lines;
@@ -43,12 +42,6 @@ struct Row {
 __device__ __forceinline__ Row row_of(const Element* data, unsigned cols, Order order) {
   const unsigned skew = unsigned(reinterpret_cast<unsigned long long>(data) % 16 / ELEMENT_BYTES), begin = skew > 0;
   return {reinterpret_cast<const uint4*>(data - skew), skew, cols, order, begin, max((skew + cols) / VECTOR, begin)};
-}
-
-// The key of an element, where -0 and +0 are equal: that of the better one.
-__device__ __forceinline__ Key equal_key(Element bits, Order order) {
-  const Key key = key_of(bits, order);
-  return FLOAT ? key + (key == SIGN - 1) : key;
 }
 
 // Which elements of a line have keys of at least `cut`, a bit each.

@@ -21,15 +21,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   const Row row = row_of(x + (window.length ? window.row * row_stride + window.begin : 0), window.length,
                          order_of(smallest, is_signed, infinity));
   const long long bytes = flags & WIDE_INDICES ? 8 : 4;
-  const Slots slots = {asked,
-                       answer,
-                       window.begin,
-                       row.data(),
-                       row.order,
-                       values ? values + answer * values_stride : nullptr,
-                       static_cast<char*>(indices) + answer * indices_stride * bytes,
-                       positions ? static_cast<char*>(positions) + answer * positions_stride * bytes : nullptr};
-  if (block_of() == BLOCKS - 1) slots.pad(window.k);
+  const Form form = {asked,
+                     answer,
+                     window.begin,
+                     row.data(),
+                     row.order,
+                     values ? values + answer * values_stride : nullptr,
+                     static_cast<char*>(indices) + answer * indices_stride * bytes,
+                     positions ? static_cast<char*>(positions) + answer * positions_stride * bytes : nullptr};
+  if (block_of() == BLOCKS - 1) form.pad(window.k);
   if (window.k == 0) return;  // all of the cluster
-  answer_window(row, window.k, smallest, !(flags & ANY_ORDER), dynamic, counters, exchange, slots);
+  answer_window(row, window.k, smallest, !(flags & ANY_ORDER), dynamic, counters, exchange, form.slots());
+  form.finish(window.k);
 }

@@ -24,10 +24,10 @@ KNOBS: dict[str, Sequence[Knob]] = {
 }
 """What kernels can be made for."""
 
-LADDER = ((256, 4, 320), (256, 4, 1280), (256, 8, 640), (256, 8, 2560))
+LADDER = ((256, 4, 320), (256, 4, 1280), (256, 4, 2560), (256, 8, 2560))
 """(threads, lines, capacity) of the rungs, for answers in order and in any order."""
 
-WINDOWS_LADDER = ((256, 4, 1280), (256, 8, 2560))
+WINDOWS_LADDER = ((256, 4, 1280), (256, 4, 2560), (256, 8, 2560))
 """The same of windows."""
 
 MIN_K, ROWS_OF_PROCESSOR = 256, 4
@@ -50,8 +50,6 @@ class BlockBucketsConfig:
     """Lines of 16 bytes of a thread."""
     capacity: int
     """Entries that are put in order, a quarter more than k or more."""
-    blocks: ClassVar[int] = 1
-    """Of a cluster, as terms count them."""
 
     def __post_init__(self) -> None:
         check_knobs(self, KNOBS)
@@ -138,8 +136,9 @@ class BlockBuckets(LinesStrategy):
 
     def terms(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.split`."""
-        own = shared_bytes(config, problem.itemsize, ordered=problem.sorted)
-        return split.maxima(config, own, problem, device)
+        ordered = problem.sorted or problem.answer == WINDOWS
+        own = shared_bytes(config, problem.itemsize, ordered=ordered)
+        return split.buckets(config, _buckets(config, ordered), own, problem, device)
 
     def program(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> KernelProgram:
         """One block a row."""

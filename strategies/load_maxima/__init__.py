@@ -35,13 +35,11 @@ LADDER = (
 """(blocks, threads, lines, capacity) of the rungs; together they have room for all rows and k of the shortlists."""
 
 WINDOWS_LADDER = (
-    (1, 512, 8, 1024),
     (1, 512, 8, 4096),
     (1, 512, 32, 1024),
     (1, 512, 32, 4096),
     (1, 1024, 16, 8192),
     (2, 512, 32, 4096),
-    (16, 512, 16, 4096),
     (16, 512, 32, 4096),
     (16, 1024, 16, 8192),
 )

@@ -11,9 +11,11 @@ from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
 from autotopk.kernel import ParameterKind
-from autotopk.problem import ANSWERS, DTYPE_BYTES, INTEGERS, Problem, power_of_two
+from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
 from autotopk.program import MAX_SCRATCH_BYTES, Extent, KernelProgram, Launch, Scratch
 from autotopk.strategies._costs import split
+from autotopk.strategies._costs.sampling import cut_of
+from autotopk.strategies._lines import DTYPES, OWN_BYTES, parameters
 from autotopk.strategy import Features, Strategy, check_knobs
 
 CAPACITIES = [1 << bits for bits in range(6, 16)]
@@ -30,12 +32,21 @@ KINDS = {"bfloat16": "float16", "uint8": "int8"}
 """Dtypes that share the kernels of another: the sign of integers and the format of floats are run-time numbers."""
 
 _FEW = ((1024, 4096), (1024, 8192), (1024, 16384))
-_MANY = ((256, 2048), (512, 4096), *_FEW)
+_MANY = ((512, 4096), *_FEW)
 LADDER = {
     kind: _MANY if kind in ("float32", "float16") else _FEW
     for kind in ("float32", "float16", "float64", "int64", "int32", "int16", "int8")
 }
 """(threads, capacity) of the rungs of each kind of elements; all have loads=4, and any `blocks`."""
+
+WINDOWS_LADDER = ((512, 4096), (1024, 16384))
+"""The same of windows, for floats of 32 and 16 bits."""
+
+MOST_OVERFLOWING = 0.05
+"""Of all calls, of lists that are chosen where nothing was measured: a part is read once more then."""
+
+HELD = 4
+"""Lines of 16 bytes of a thread, of windows that a block's registers hold."""
 
 MAX_COLS = (1 << 31) - (1 << 20)
 """Columns are counted in 32 bits, a little past the end of the row."""
@@ -88,20 +99,26 @@ class SplitRadixConfig:
 
 
 class SplitRadix(Strategy):
-    """Exact, and the same on every run: of equal keys, those of the lowest columns; -0 has a key below +0."""
+    """Exact, and the same on every run: of equal elements, those of the lowest columns."""
 
     name = "split_radix"
     config_type = SplitRadixConfig
     preference: ClassVar[int] = 25
     features = Features(
-        answers=frozenset(ANSWERS), device_types=frozenset({"cuda"}), capability=(8, 0), stable=INTEGERS
+        answers=frozenset({*ANSWERS, WINDOWS}),
+        device_types=frozenset({"cuda"}),
+        capability=(8, 0),
+        stable=frozenset(DTYPE_BYTES),
     )
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs shared memory for twice k."""
         reasons = []
-        if problem.cols < MIN_COLS:
+        windows = problem.answer == WINDOWS
+        if problem.cols < MIN_COLS and not windows:
             reasons.append(f"rows of {problem.cols} are shorter than {MIN_COLS}")
+        if windows and problem.dtype not in DTYPES:
+            reasons.append(f"windows of {problem.dtype}; only of {', '.join(sorted(DTYPES))}")
         if problem.cols > MAX_COLS:
             reasons.append(f"rows of {problem.cols} are longer than {MAX_COLS}")
         if problem.rows >= 1 << 31:
@@ -121,16 +138,18 @@ class SplitRadix(Strategy):
             and problem.k <= MOST_ITEMS * config.threads
             and scratch_bytes(config, problem) <= MAX_SCRATCH_BYTES
             and problem.rows * config.blocks < 1 << 31
+            and (problem.answer != WINDOWS or config.blocks == 1)
         )
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[SplitRadixConfig]:
         """Blocks for one or two waves over the device, in shapes that fill a processor; one point of small inputs."""
         if not _suits(problem):
             return [self._usual(problem, device)]
-        least = max(power_of_two(4 * problem.k), 2048)
+        splits = _splits(problem, device)[:2]
+        least = max(_roomy(problem, splits[0]), power_of_two(4 * problem.k), 2048)
         found = [
             SplitRadixConfig(blocks, threads, 4, capacity)
-            for blocks in _splits(problem, device)[:2]
+            for blocks in splits
             for threads in ((256, 512, 1024) if blocks == 1 else (512, 1024))
             for capacity in (least, 2 * least)
             if capacity <= CAPACITIES[-1]
@@ -139,12 +158,14 @@ class SplitRadix(Strategy):
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """Whole waves of blocks, lists from twice k on; of small inputs a few."""
-        least, suits = power_of_two(2 * problem.k), _suits(problem)
+        splits, suits = _splits(problem, device), _suits(problem)
+        least = max(power_of_two(2 * problem.k), 256)
+        most = max((16 if suits else 4) * least, 2 * _roomy(problem, splits[0]))
         return {
-            "blocks": _splits(problem, device)[: None if suits else 2],
+            "blocks": splits[: None if suits else 2],
             "threads": (256, 512, 1024) if suits else (256, 1024),
             "loads": KNOBS["loads"] if suits else (4,),
-            "capacity": [size for size in CAPACITIES if max(least, 256) <= size <= (16 if suits else 4) * least],
+            "capacity": [size for size in CAPACITIES if least <= size <= most],
         }
 
     def heuristic(self, problem: Problem, device: Device) -> SplitRadixConfig | None:
@@ -153,13 +174,18 @@ class SplitRadix(Strategy):
         return self._usual(problem, device) if _suits(problem) and long else None
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[SplitRadixConfig]:
-        """The nearest list first; of a row that has its processor to itself 512 threads, else 1024."""
+        """Lists that hardly overflow, the nearest first; of a row that has its processor to itself 512 threads, else 1024."""
         wanted = log2(power_of_two(max(4 * problem.k, min(16 * problem.k, 4096))))  # long lists are sampled better
         threads = 512 if problem.rows >= device.processors else 1024
-        shapes = sorted(
-            LADDER[_kind(problem)], key=lambda one: (one[0] != threads, abs(log2(one[1]) - wanted), -one[1])
-        )
         splits = _splits(problem, device)
+        shapes = sorted(
+            WINDOWS_LADDER if problem.answer == WINDOWS else LADDER[_kind_of(problem.dtype)],
+            key=lambda one: (
+                (0, one[0] != threads, abs(log2(one[1]) - wanted), -one[1])
+                if overflowing(one[1], splits[0], problem) <= MOST_OVERFLOWING
+                else (1, -one[1])
+            ),
+        )
         places = sorted(product(enumerate(splits), enumerate(shapes)), key=lambda place: place[0][0] + place[1][0])
         rungs = [_rung(blocks, *shape) for (_, blocks), (_, shape) in places]
         alone = [_rung(1, *shape) for shape in shapes]  # fits whatever scratch the others take
@@ -169,6 +195,8 @@ class SplitRadix(Strategy):
         """The same of every architecture: GPUs of one differ in shared memory from those of another that it serves."""
         for kind, shapes in LADDER.items():
             yield from (_split(_rung(1, *shape), kind) for shape in shapes)
+        for kind in sorted({_kind_of(dtype) for dtype in DTYPES}):
+            yield from (_split(_rung(1, *shape), kind, windows=True) for shape in WINDOWS_LADDER)
 
     def _usual(self, problem: Problem, device: Device) -> SplitRadixConfig:
         return self.ladder(problem, device)[0]
@@ -182,16 +210,31 @@ class SplitRadix(Strategy):
 
         A row that is one block's from beginning to end needs none of it.
         """
+        if problem.answer == WINDOWS:
+            return KernelProgram.of(_split(config, _kind_of(problem.dtype), windows=True), Extent(1, (("rows", 1),)))
         places = _places(config)
         state = Scratch("shared_state", Extent(8, (("rows", 1),)), zeroed=True)
         return KernelProgram(
-            launches=(Launch(_split(config, _kind(problem)), (Extent(config.blocks, (("rows", 1),)),)),),
+            launches=(Launch(_split(config, _kind_of(problem.dtype)), (Extent(config.blocks, (("rows", 1),)),)),),
             scratch=(
                 Scratch("found_keys", Extent(places.times * _key_bytes(problem), places.per)),
                 Scratch("found_columns", Extent(places.times * 4, places.per)),
                 state if config.blocks > 1 else Scratch("shared_state", Extent(0)),
             ),
         )
+
+
+def overflowing(capacity: int, blocks: int, problem: Problem) -> float:
+    """How likely it is that some list has no room for what the sample lets pass of its part."""
+    return 1.0 - (1.0 - cut_of(problem).exceeding(capacity * blocks)) ** problem.rows
+
+
+def _roomy(problem: Problem, blocks: int) -> int:
+    """The shortest list that hardly overflows."""
+    enough = (
+        size for size in CAPACITIES if size >= 2 * problem.k and overflowing(size, blocks, problem) <= MOST_OVERFLOWING
+    )
+    return next(enough, CAPACITIES[-1])
 
 
 def scratch_bytes(config: SplitRadixConfig, problem: Problem) -> int:
@@ -210,8 +253,10 @@ def _places(config: SplitRadixConfig) -> Extent:
 
 def most_capacity(problem: Problem, device: Device) -> int:
     """Entries of the longest list that shared memory has room for."""
-    room = device.shared_bytes - STATIC_BYTES
-    return max((size for size in CAPACITIES if list_bytes(size, _key_bytes(problem), 1024, 4) <= room), default=0)
+    room, sizes = device.shared_bytes - STATIC_BYTES, CAPACITIES
+    if problem.answer == WINDOWS:
+        room, sizes = room - OWN_BYTES - 8 * 1024, [capacity for _, capacity in WINDOWS_LADDER]
+    return max((size for size in sizes if list_bytes(size, _key_bytes(problem), 1024, 4) <= room), default=0)
 
 
 def list_bytes(capacity: int, key_bytes: int, threads: int, loads: int) -> int:
@@ -231,20 +276,22 @@ def _key_bytes(problem: Problem) -> int:
 
 def _splits(problem: Problem, device: Device) -> list[int]:
     """Parts of a row so that all blocks together are one, two or four to a processor, the first the usual one."""
+    if problem.answer == WINDOWS:
+        return [1]
     longest = max(1, problem.cols * problem.itemsize // MIN_PART)
     counts = [max(1, waves * device.processors // problem.rows) for waves in (1, 2, 4)]
     return list(dict.fromkeys(min(count, longest, MAX_BLOCKS) for count in counts))
 
 
-def _kind(problem: Problem) -> str:
-    return KINDS.get(problem.dtype, problem.dtype)
+def _kind_of(dtype: str) -> str:
+    return KINDS.get(dtype, dtype)
 
 
 def _rung(blocks: int, threads: int, capacity: int) -> SplitRadixConfig:
     return SplitRadixConfig(blocks, threads, 4, capacity)
 
 
-def _split(config: SplitRadixConfig, kind: str) -> CudaSource:
+def _split(config: SplitRadixConfig, kind: str, *, windows: bool = False) -> CudaSource:
     pointers = ("x", "found_keys", "found_columns", "shared_state", "values", "indices")
     kinds: dict[str, ParameterKind] = {
         **dict.fromkeys(pointers, "pointer"),
@@ -261,14 +308,16 @@ def _split(config: SplitRadixConfig, kind: str) -> CudaSource:
         "INTERVALS": min(capacity // 2, MOST_INTERVALS),
         "ITEMS": max(1, min(MOST_ITEMS, capacity // config.threads)),
         "RESIDENT": max(1, (512 if config.loads == 8 else 1024) // config.threads),
+        **({"BLOCKS": 1, "LINES": HELD, "HELD": HELD} if windows else {}),
     }
     return CudaSource(
-        file="autotopk.strategies.split_radix/split.cu",
+        file=f"autotopk.strategies.split_radix/{'selector' if windows else 'split'}.cu",
         constants=tuple(constants.items()),
-        parameters=tuple(kinds.items()),
+        parameters=parameters(windows) if windows else tuple(kinds.items()),
         threads=config.threads,
-        shared_bytes=list_bytes(capacity, max(element_bytes, 4), config.threads, config.loads),
-        symbol=f"autotopk_split_radix_{kind}",
+        shared_bytes=list_bytes(capacity, max(element_bytes, 4), config.threads, config.loads) + 16 * windows,
+        symbol=f"autotopk_split_radix_{'windows_' if windows else ''}{kind}",
+        code_dependencies=("autotopk.strategies._lines", "autotopk.strategies.block_buckets") if windows else (),
     )
 
 

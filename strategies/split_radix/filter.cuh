@@ -99,5 +99,5 @@ __device__ __forceinline__ void filter(List& list, RowPart& part, Cut cut) {
   const unsigned head = min(span.first * VECTOR, span.end), tail = max(head, span.last * VECTOR);
   for (unsigned at = threadIdx.x < 16 ? span.begin + threadIdx.x : tail + threadIdx.x - 16;
        threadIdx.x < 32 && at < (threadIdx.x < 16 ? head : span.end); at = span.end)
-    store(list, key_of(span.line[at], order), at - span.skew, cut);
+    store(list, equal_key(span.line[at], order), at - span.skew, cut);
 }

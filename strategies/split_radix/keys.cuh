@@ -16,6 +16,7 @@ typedef Unsigned<ELEMENT_BYTES == 8 ? 8 : 4>::type Key;
 constexpr Key SIGN = Key(1) << (8 * ELEMENT_BYTES - 1);
 constexpr Key ONES = SIGN | (SIGN - 1);
 constexpr int VECTOR = 16 / ELEMENT_BYTES;                          // elements of one load
+constexpr unsigned EVERY = (1u << VECTOR) - 1;                     // all of them, a bit each
 constexpr int HALF_INF = 0x7C00;                                    // infinity of float16; of bfloat16 0x7F80
 
 // What is known of the elements at run time: the direction, whether integers have a sign, which floats of 16 bits.
@@ -48,6 +49,12 @@ __device__ __forceinline__ Key key_of(Element bits, Order order) {
     key = nan ? ONES : key ^ (key & SIGN ? ONES : SIGN);
   }
   return key ^ order.turn;
+}
+
+// The key of an element, where -0 and +0 are equal: that of the better one.
+__device__ __forceinline__ Key equal_key(Element bits, Order order) {
+  const Key key = key_of(bits, order);
+  return FLOAT ? key + (key == SIGN - 1) : key;
 }
 
 // The element of a key; of NaN, whose key tells nothing of its bits, some NaN.

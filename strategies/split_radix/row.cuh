@@ -7,7 +7,6 @@
 
 constexpr int LINE = 128 / ELEMENT_BYTES;  // elements; parts begin at lines
 constexpr int ASKING = (LOADS * VECTOR + 31) / 32;
-constexpr unsigned EVERY = (1u << VECTOR) - 1;
 
 // What all threads know of a part; in shared memory, which has more room than registers.
 struct Span {
@@ -119,7 +118,7 @@ struct RowPart {
   __device__ __forceinline__ void offer_edge(List& list, Cut cut) {
     if (warp_of()) return;
     unsigned position = edge_at();
-    edge = ::offer(list, edge, edge ? key_of(span.line[position], order) : Key(0), position - span.skew, cut);
+    edge = ::offer(list, edge, edge ? equal_key(span.line[position], order) : Key(0), position - span.skew, cut);
   }
 
   // Store those of a load's elements that ask and that the cut chooses. Returns those for which there was no room.
@@ -127,19 +126,19 @@ struct RowPart {
     unsigned column = position * VECTOR - span.skew, passing = 0;
 #pragma unroll
     for (int e = 0; e < VECTOR; e++)
-      passing |= unsigned(chosen(key_of(element(bits, e), order), column + e, cut)) << e;
+      passing |= unsigned(chosen(equal_key(element(bits, e), order), column + e, cut)) << e;
     passing &= asks;
     unsigned slot = reserve(list, __popc(passing)), left = passing;
     for (unsigned rest = passing; rest && slot < CAPACITY; rest &= rest - 1, slot++) {
       int e = __ffs(rest) - 1;
-      list.keys[slot] = key_of(element(bits, e), order), list.columns[slot] = column + e;
+      list.keys[slot] = equal_key(element(bits, e), order), list.columns[slot] = column + e;
       left ^= 1u << e;
     }
     return left;
   }
 };
 
-struct Row {
+struct WholeRow {
   const Element* data;
   unsigned cols;
   Order order;

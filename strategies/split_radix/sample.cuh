@@ -32,12 +32,12 @@ __device__ __forceinline__ Key best_key(uint4 bits, bool all, Order order) {
   bits = flipped(bits, order);
   const unsigned two = order.half() ? larger_halves(larger_halves(bits.x, bits.y), larger_halves(bits.z, bits.w))
                                     : larger_bfloats(larger_bfloats(bits.x, bits.y), larger_bfloats(bits.z, bits.w));
-  return max(key_of(Element(two ^ order.flip), order), key_of(Element((two ^ order.flip) >> 16), order));
+  return max(equal_key(Element(two ^ order.flip), order), equal_key(Element((two ^ order.flip) >> 16), order));
 #else
-  Key best = key_of(element(bits, 0), order);
+  Key best = equal_key(element(bits, 0), order);
   if (VECTOR < 16 || all) {
 #pragma unroll
-    for (int e = 1; e < VECTOR; e++) best = max(best, key_of(element(bits, e), order));
+    for (int e = 1; e < VECTOR; e++) best = max(best, equal_key(element(bits, e), order));
   }
   return best;
 #endif

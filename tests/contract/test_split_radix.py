@@ -15,7 +15,7 @@ from autotopk import registry
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import H100, Device
 from autotopk.oracle import inputs
-from autotopk.problem import ANSWERS, DTYPE_BYTES, INTEGERS, Problem
+from autotopk.problem import ANSWERS, DTYPE_BYTES, Problem
 from autotopk.program import MAX_SCRATCH_BYTES, KernelProgram
 from autotopk.strategies import split_radix
 from autotopk.strategies.split_radix import MAX_COLS, MIN_COLS, SplitRadixConfig
@@ -110,12 +110,21 @@ def test_of_equal_values_the_first_are_chosen_on_every_run(kind: Kind, name: str
 
 
 @pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.dtype in INTEGERS], ids=str)
-def test_integers_are_stable(kind: Kind, largest: bool, sequences: Sequences) -> None:
-    """As the family declares of them, in any order that is asked for; of floats -0 has a key of its own."""
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_is_stable(kind: Kind, largest: bool, sequences: Sequences) -> None:
+    """As the family declares, in any order that is asked for; zeros of both signs are equal, and all NaN."""
     strategy = registry.get("split_radix")
-    assert strategy.features.stable == INTEGERS
-    for seed, name in enumerate(("ties", "ten_values", "all_equal", "extremes", "all_but_k_minus_1_equal")):
+    assert kind.dtype in strategy.features.stable
+    floats = getattr(torch, kind.dtype).is_floating_point
+    names = (
+        "ties",
+        "ten_values",
+        "all_equal",
+        "extremes",
+        "all_but_k_minus_1_equal",
+        *["signed_zeros", "nan", "all_nan", "few_nan"] * floats,
+    )
+    for seed, name in enumerate(names):
         case = Case(2, 2500, 30, kind.dtype, name, largest, sorted=seed % 2 == 0)
         x = case.input("cpu")
         expected = x.sort(dim=1, descending=largest, stable=True).indices[:, :30]

@@ -22,6 +22,7 @@ from autotopk.strategies._lines import DTYPES
 from autotopk.strategies.block_buckets import BlockBucketsConfig
 from autotopk.strategies.cluster_lists import MOST_ALONE, ClusterListsConfig
 from autotopk.strategies.load_maxima import MOST_HELD, LoadMaximaConfig
+from autotopk.strategies.split_radix import HELD, SplitRadixConfig
 from autotopk.strategy import Config, Strategy
 from autotopk.told import ANY_ORDER, task_of, told
 from tests.contract.emulated import PREEMPTIONS
@@ -42,10 +43,11 @@ CONFIGS: dict[str, list[Config]] = {
         ClusterListsConfig(2, 32, 8, 128),
         ClusterListsConfig(4, 64, 1, 128),
     ],
+    "split_radix": [SplitRadixConfig(1, 32, 1, 128), SplitRadixConfig(1, 64, 4, 256)],
 }
 
-MOST_LINES_ALONE = {"load_maxima": MOST_HELD, "cluster_lists": MOST_ALONE}
-"""Of a thread, of windows that one block of a cluster selects from."""
+MOST_LINES_ALONE = {"load_maxima": MOST_HELD, "cluster_lists": MOST_ALONE, "split_radix": HELD}
+"""Of a thread, of windows that a block's registers hold whole."""
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +64,11 @@ class Which:
 
     def __str__(self) -> str:
         return f"{self.strategy.name}-{'x'.join(map(str, vars(self.config).values()))}"
+
+
+def holds_some(which: Which) -> bool:
+    """Whether windows that are longer than a block holds are read another way."""
+    return which.strategy.name == "split_radix" or getattr(which.config, "blocks", 1) > 1
 
 
 WHICH = [Which(registry.get(name), config) for name, configs in CONFIGS.items() for config in configs]
@@ -114,16 +121,30 @@ def test_windows(which: Which, dtype: str, largest: bool, sequences: Sequences) 
 
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
-@pytest.mark.parametrize("which", [one for one in WHICH if getattr(one.config, "blocks", 1) > 1], ids=str)
+@pytest.mark.parametrize("which", [one for one in WHICH if holds_some(one)], ids=str)
 def test_windows_as_long_as_a_block_holds(which: Which, dtype: str, sequences: Sequences) -> None:
-    """A little shorter, and longer by less than two lines, wherever they begin: one block's, or all of a cluster's."""
+    """A little shorter, and longer by less than two lines, wherever they begin: held whole, or read another way."""
     kind = getattr(torch, dtype)
-    config = cast(LoadMaximaConfig | ClusterListsConfig, which.config)
-    held = config.threads * min(config.lines, MOST_LINES_ALONE[which.strategy.name]) * 16 // kind.itemsize
+    config = cast(LoadMaximaConfig | ClusterListsConfig | SplitRadixConfig, which.config)
+    most = MOST_LINES_ALONE[which.strategy.name]
+    lines = most if isinstance(config, SplitRadixConfig) else min(config.lines, most)
+    held = config.threads * lines * 16 // kind.itemsize
     x = torch.randn(1, held + 24, generator=torch.Generator().manual_seed(0)).to(kind).expand(40, -1).contiguous()
     starts = torch.arange(40, dtype=torch.int32) % 8
     ends = starts + held - 4 + torch.arange(40, dtype=torch.int32) // 8 * 4
     check(sequences, which, x, 40, sorted=False, starts=starts, ends=ends)
+
+
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+@pytest.mark.parametrize("which", [one for one in WHICH if one.strategy.name == "split_radix"], ids=str)
+def test_windows_long_enough_for_a_sample(which: Which, dtype: str, sequences: Sequences) -> None:
+    """Of few among thousands, where a sample tells what may be among the best, or misleads."""
+    kind = getattr(torch, dtype)
+    for seed, name in enumerate(inputs.names_for(kind)):
+        x = inputs.make(name, 4, 6000, 9, kind, "cpu", seed)
+        starts, ends = int32(0, 3, 1000, 5), int32(6000, 5999, 5000, 6)
+        dirtied = dirty(x, starts, ends, largest=True)
+        check(sequences, which, dirtied, 9, sorted=bool(seed % 2), seed=seed, starts=starts, ends=ends)
 
 
 @given(data=st.data())

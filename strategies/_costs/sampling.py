@@ -1,0 +1,76 @@
+"""The cut that a sample of a row tells, as `split_radix/sample.cuh` takes it: how many elements reach it, and how often more
+than there is room for."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import exp, log, sqrt
+
+from autotopk.problem import VECTOR_BYTES, Problem
+
+MOST_PIECES, MOST_LOADS = 128, 8
+"""Of a row; of a piece, each time."""
+
+MOST_TIME_BITS, SPARED = 2, 2 << 20
+"""Of how many times as many loads are looked at; elements of a row for each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledCut:
+    """The best element of a piece of a row, of which `rank - 1` pieces have a better one."""
+
+    cols: int
+    pieces: int
+    elements: int
+    """Of a piece."""
+    rank: int
+    """From 1; above `pieces` where nothing can be told and everything passes."""
+
+    @property
+    def passing(self) -> float:
+        """Elements that reach it, on average."""
+        if self.rank > self.pieces:
+            return float(self.cols)
+        return min(1.0, -log(1 - self.rank / (self.pieces + 1)) / self.elements) * self.cols
+
+    def exceeding(self, room: int) -> float:
+        """How likely it is that more than `room` elements reach it: fewer than `rank` pieces have one of so many best."""
+        if self.rank > self.pieces or room >= self.cols:
+            return float(room < self.cols)
+        return _less_than(self.rank, self.pieces, 1 - exp(-self.elements * room / self.cols))
+
+
+@lru_cache(1 << 12)
+def _less_than(rank: int, count: int, likely: float) -> float:
+    """How likely fewer than `rank` of `count` are it, each as `likely`."""
+    if likely >= 1:
+        return 0.0
+    its, found = (1 - likely) ** count, 0.0
+    for number in range(rank):
+        found += its
+        its *= (count - number) / (number + 1) * likely / (1 - likely)
+    return min(found, 1.0)
+
+
+def cut_of(problem: Problem) -> SampledCut:
+    """Of each row of a problem."""
+    return _cut(problem.cols, problem.k, problem.itemsize)
+
+
+@lru_cache(1 << 10)  # a call where nothing was tuned asks for dozens of configurations
+def _cut(cols: int, k: int, itemsize: int) -> SampledCut:
+    vector = VECTOR_BYTES // itemsize
+    loads = cols // vector
+    if loads < MOST_LOADS:
+        return SampledCut(cols, 0, 1, 1)
+    pieces = _power_below(min(loads // MOST_LOADS, MOST_PIECES))
+    times = min(_power_below(cols // SPARED | 1), 1 << MOST_TIME_BITS)
+    whole = vector < VECTOR_BYTES or vector * k <= cols
+    elements = (vector if whole else 1) * min(_power_below(max(cols // (vector * k), 1)), MOST_LOADS) * times
+    holds = 1 - exp(-elements * k / cols)
+    mean = pieces * holds
+    rank = int(mean + 4 * sqrt(mean * (1 - holds) + 1e-9)) + 4
+    return SampledCut(cols, pieces, elements, rank if rank < pieces else pieces + 1)
+
+
+def _power_below(number: int) -> int:
+    return 1 << number.bit_length() - 1

@@ -1,0 +1,23 @@
+// The best of every window, a block for each, in the form that a selector is asked for: a window that the block holds is
+// selected from by buckets where no order is asked for, any other is a stream.
+//
+// Compile-time: as of split.cu; HELD (lines of a thread that it has registers for), BLOCKS = 1, LINES = HELD.
+#include "buckets.cuh"
+#include "stream.cuh"
+#include "windows.cuh"
+
+__device__ __forceinline__ void answer_window(const Row& row, unsigned k, bool smallest, bool in_order, unsigned char* dynamic,
+                                              Counters& counters, Exchange& exchange, const Slots& slots) {
+  const unsigned lines = ELEMENT_BYTES == 2 ? row.all_lines() : row.end - row.begin;  // words of 16-bit floats tell columns
+  if (!in_order && lines <= THREADS * HELD) {
+    select_held<false>(row, k, smallest, room_of(dynamic, counters, exchange), slots);
+    return;
+  }
+  __shared__ __align__(16) Span span;
+  List list = list_of(dynamic, &counters);
+  const WholeRow data = {row.data(), row.cols, row.order};
+  const unsigned count = list_best(list, span, data, 0, 1, k, [](unsigned listed, Cut) { return listed; });
+  rank_list(list, count, k, row.cols, row.order, [&](unsigned rank, Key key, unsigned column) { slots.put(rank, key, column); });
+}
+
+#include "selector.cuh"

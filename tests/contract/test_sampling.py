@@ -1,0 +1,84 @@
+"""What is known of a sampled cut before it is taken, beside samples that are taken."""
+
+from math import sqrt
+
+import numpy as np
+import pytest
+import torch
+
+from autotopk import registry
+from autotopk.device import H100
+from autotopk.problem import DTYPE_BYTES, Problem
+from autotopk.strategies._costs.sampling import SampledCut, cut_of
+from autotopk.strategies.split_radix import SplitRadixConfig, overflowing
+from tests.contract.test_split_radix import looked_at
+
+TIMES = 1000
+
+
+def passing(cut: SampledCut, seed: int) -> np.ndarray:
+    """How many elements reach the cut, of rows in no order: ranks of elements stand for them."""
+    numbers = np.random.default_rng(seed)
+    found = []
+    for _ in range(TIMES):
+        best = np.sort(numbers.integers(0, cut.cols, (cut.pieces, cut.elements)).min(axis=1))
+        found.append(best[cut.rank - 1] + 1)
+    return np.array(found)
+
+
+@pytest.mark.parametrize(
+    ("cols", "k", "dtype"),
+    [(131_072, 2048, "float32"), (151_936, 64, "bfloat16"), (3_162_784, 316, "float32"), (1 << 20, 1, "int64")],
+)
+def test_elements_that_reach_a_cut(cols: int, k: int, dtype: str) -> None:
+    cut = cut_of(Problem.contiguous(1, cols, k, dtype))
+    found = passing(cut, k)
+    assert found.mean() == pytest.approx(cut.passing, rel=0.1)
+    assert (found >= k).mean() > 0.99
+    for room in np.quantile(found, (0.05, 0.5, 0.95)).astype(int).tolist():
+        likely = float((found > room).mean())
+        assert cut.exceeding(room) == pytest.approx(likely, abs=4 * sqrt(likely * (1 - likely) / TIMES) + 0.01)
+
+
+@pytest.mark.parametrize(("cols", "k"), [(31, 1), (257, 9), (1000, 3), (40_001, 700), (50_000, 5), (5_000_000, 64)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_as_many_are_looked_at_as_the_kernel_does(cols: int, k: int, dtype: str) -> None:
+    cut = cut_of(Problem.contiguous(1, cols, k, dtype))
+    places = looked_at(cols, k, getattr(torch, dtype), 0, parts=2)
+    loads = len({place * DTYPE_BYTES[dtype] // 16 for place in places})
+    assert cut.pieces * cut.elements * DTYPE_BYTES[dtype] // 16 == pytest.approx(loads, rel=0.05)  # two may meet
+
+
+def test_everything_passes_where_nothing_can_be_told() -> None:
+    cut = cut_of(Problem.contiguous(1, 3000, 2000))
+    assert cut.rank > cut.pieces
+    assert cut.passing == 3000
+    assert (cut.exceeding(2999), cut.exceeding(3000)) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("problem", "least"),
+    [
+        (Problem.contiguous(67, 3_162_784, 316, "float32", "cuda"), 16384),  # with 4096 630 us, 200 to read
+        (Problem.contiguous(78, 1_048_576, 1, "int64", "cuda"), 8192),  # 441 us, 164
+        (Problem.contiguous(131, 1_086_186, 756, "float16", "cuda"), 8192),  # 267 us, 81
+    ],
+    ids=str,
+)
+def test_lists_that_nearly_always_overflow_are_no_first_choice(problem: Problem, least: int) -> None:
+    strategy = registry.get("split_radix")
+    assert overflowing(4096, 1, problem) > 0.5
+    assert overflowing(least, 1, problem) < 0.05
+    first, *_ = strategy.ladder(problem, H100)
+    assert isinstance(first, SplitRadixConfig)
+    assert first.capacity == least
+    assert min(one.capacity for one in strategy.shortlist(problem, H100)) == least  # type: ignore[attr-defined]
+
+
+def test_a_list_too_short_for_all_parts_together_is_no_reason_for_a_longer_one() -> None:
+    """What its part lets pass is what a block lists; the last is the only one to see more, and few."""
+    problem = Problem.contiguous(1, 100_000_000, 32, "float32", "cuda")
+    assert cut_of(problem).exceeding(4096) > 0.5
+    first, *_ = registry.get("split_radix").ladder(problem, H100)
+    assert isinstance(first, SplitRadixConfig)
+    assert first.capacity == 4096
