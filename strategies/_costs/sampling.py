@@ -1,5 +1,4 @@
-"""The cut that a sample of a row tells, as `split_radix/sample.cuh` takes it: how many elements reach it, and how often more
-than there is room for."""
+"""How many elements reach the cut that a sample of a row tells (`split_radix/sample.cuh`), before it is taken."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,7 +32,7 @@ class SampledCut:
         return min(1.0, -log(1 - self.rank / (self.pieces + 1)) / self.elements) * self.cols
 
     def exceeding(self, room: int) -> float:
-        """How likely it is that more than `room` elements reach it: fewer than `rank` pieces have one of so many best."""
+        """How likely it is that more than `room` elements reach it: few pieces have one of so many best."""
         if self.rank > self.pieces or room >= self.cols:
             return float(room < self.cols)
         return _less_than(self.rank, self.pieces, 1 - exp(-self.elements * room / self.cols))

@@ -119,7 +119,7 @@ class Held(Protocol):
 
 
 def buckets(config: Held, count: int, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:
-    """A row in the registers of a block, in `count` buckets: latency a round, and instructions of all blocks of a processor.
+    """A row in the registers of a block, in `count` buckets: latency of rounds, instructions of a processor.
 
     Floats of 16 bits are two to a register; a row that begins within a line has its ends read one by one.
     """

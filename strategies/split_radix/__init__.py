@@ -174,7 +174,7 @@ class SplitRadix(Strategy):
         return self._usual(problem, device) if _suits(problem) and long else None
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[SplitRadixConfig]:
-        """Lists that hardly overflow, the nearest first; of a row that has its processor to itself 512 threads, else 1024."""
+        """Lists that hardly overflow, the nearest first; 512 threads of a row with a processor to itself, else 1024."""
         wanted = log2(power_of_two(max(4 * problem.k, min(16 * problem.k, 4096))))  # long lists are sampled better
         threads = 512 if problem.rows >= device.processors else 1024
         splits = _splits(problem, device)

@@ -72,7 +72,7 @@ def test_lists_that_nearly_always_overflow_are_no_first_choice(problem: Problem,
     first, *_ = strategy.ladder(problem, H100)
     assert isinstance(first, SplitRadixConfig)
     assert first.capacity == least
-    assert min(one.capacity for one in strategy.shortlist(problem, H100)) == least  # type: ignore[attr-defined]
+    assert min(one.capacity for one in strategy.shortlist(problem, H100)) == least
 
 
 def test_a_list_too_short_for_all_parts_together_is_no_reason_for_a_longer_one() -> None:
