@@ -12,7 +12,7 @@ measured the choice was at points around it that were left out of the fit.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, inf, isfinite, log, log2
 from operator import gt, mul
@@ -133,26 +133,27 @@ class Near:
 
     def __init__(self, squares: Sequence[tuple[float, Point]]) -> None:
         """Set up, from points and the squares of their distances in doublings."""
-        self._points = [(exp(-away / REACH**2), point) for away, point in squares]
-        self._nearest = [(exp(-away / SHORT_REACH**2), point) for away, point in squares if away < NEAREST]
+        self._around = [(exp(-away / REACH**2), point.strategies) for away, point in squares]
+        self._nearest = [(exp(-away / SHORT_REACH**2), point.candidates) for away, point in squares if away < NEAREST]
         self._strategies: dict[str, float] = {}
 
     def off(self, strategy: str, candidate: str) -> float:
         """What both are off by there, as a logarithm."""
-        if strategy not in self._strategies:
-            told = [
-                (weight, point.strategies[strategy]) for weight, point in self._points if strategy in point.strategies
-            ]
-            self._strategies[strategy] = _mean(told)
-        told = [
-            (weight, point.candidates[candidate]) for weight, point in self._nearest if candidate in point.candidates
-        ]
-        return self._strategies[strategy] + _mean(told)
+        off = self._strategies.get(strategy)
+        if off is None:
+            off = self._strategies[strategy] = _mean(self._around, strategy)
+        return off + _mean(self._nearest, candidate)
 
 
-def _mean(weighted: Sequence[tuple[float, float]]) -> float:
-    """Weighted, and pulled towards nothing by `DOUBT`."""
-    return sum([weight * value for weight, value in weighted]) / (DOUBT + sum([weight for weight, _ in weighted]))
+def _mean(weighted: Sequence[tuple[float, Mapping[str, float]]], name: str) -> float:
+    """Of the residuals of a name: weighted, and pulled towards nothing by `DOUBT`."""
+    total, weights = 0.0, DOUBT
+    for weight, residuals in weighted:
+        residual = residuals.get(name)
+        if residual is not None:
+            total += weight * residual
+            weights += weight
+    return total / weights
 
 
 class Example(NamedTuple):
@@ -173,13 +174,15 @@ class Model:
     points: list[Point] = field(default_factory=list)
     regions: dict[Cell, Region] = field(default_factory=dict)
     examples: list[Example] = field(default_factory=list)
+    _places: list[tuple[float, float, float, float, float, Point]] = field(default_factory=list, compare=False)
 
     def near(self, key: TuningKey) -> Near:
         """The points around a problem."""
         rows, cols, k, width, order = place_of(key)
+        if len(self._places) != len(self.points):
+            self._places = [(*point.place, point) for point in self.points]
         found = []
-        for point in self.points:
-            r, c, o, w, s = point.place
+        for r, c, o, w, s, point in self._places:
             away = (rows - r) ** 2 + (cols - c) ** 2
             if away < FARTHEST:  # of most points that is all there is to know
                 away += (k - o) ** 2 + (width - w) ** 2 + (order - s) ** 2

@@ -16,10 +16,10 @@ from autotopk.strategies.torch_fallback import strategy as torch_fallback
 from autotopk.strategy import Config, Strategy
 from autotopk.workloads import Workload
 
-RUNGS = 4
+RUNGS = 3
 """Of a ladder that are asked for their time: the likeliest."""
 
-SLOW = 3.0
+SLOW = 2.0
 """Strategies whose first rung is predicted to take so many times the least are not asked for the others."""
 
 FAR = 1.25

@@ -22,7 +22,7 @@ def terms(method: str, chunk: int, problem: Problem, device: Device) -> tuple[fl
 IN_MEMORY = 2048
 """Most that are sorted in the memory of a block."""
 
-NONE: tuple[float, ...] = (0.0,) * 11
+NONE: tuple[float, ...] = (0.0,) * 14
 
 
 def topk(rows: int, cols: int, k: int, problem: Problem, device: Device) -> tuple[float, ...]:
@@ -42,6 +42,9 @@ def topk(rows: int, cols: int, k: int, problem: Problem, device: Device) -> tupl
         float(k) * 1e-3,
         beyond,
         beyond * rows * k * 1e-3,
+        float(problem.sorted),
+        busy * problem.sorted,
+        busy * cols * problem.itemsize * 1e-3,
     )
 
 

@@ -55,22 +55,19 @@ def masks(rows_per_program: int, warps: int, problem: Problem, device: Device) -
     times, busy = rounds(blocks, 32 * warps, device), load(blocks, device)
     each = rows_per_program * length / (32 * warps)
     floats = float(problem.dtype in FLOAT_INF)  # whose NaN are looked for
+    of_block = (
+        1.0,
+        each,
+        float(problem.k),
+        problem.k * each,
+        float(problem.k * (warps > 1)),
+    )
+    of_processor = (1.0, each, float(problem.k), problem.k * each)
+    grown = [times * one for one in of_block] + [busy * warps * one for one in of_processor]
     return (
         1.0,
         floats,
-        times * each * floats,
-        times * problem.k * floats,
-        times * problem.k * each * floats,
-        busy * warps * each * floats,
-        busy * warps * problem.k * each * floats,
         problem.rows * problem.cols * problem.itemsize * 1e-6,
-        times,
-        times * each,
-        times * problem.k,
-        times * problem.k * each,
-        times * problem.k * (warps > 1),
-        busy * warps,
-        busy * warps * each,
-        busy * warps * problem.k,
-        busy * warps * problem.k * each,
+        *(one * floats for one in grown),
+        *(one * (1 - floats) for one in grown),
     )

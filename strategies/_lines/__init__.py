@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from math import log2
 from typing import Any, ClassVar
 
@@ -41,6 +42,7 @@ def parameters(windows: bool) -> tuple[tuple[str, ParameterKind], ...]:
     return tuple(kinds.items())
 
 
+@lru_cache(1 << 12)
 def distance(rung: Any, usual: Any, first: str) -> float:
     """Between configurations, in doublings of room and capacity, those of the knob `first` before all others."""
     knobs = ((100, first), (1, "room"), (1, "capacity"))

@@ -1,7 +1,8 @@
 """Rows of any length, one block each: radix selection in registers and shared memory, in TileLang."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 
 from autotopk.device import Device
 from autotopk.problem import ANSWERS, Problem
@@ -33,6 +34,9 @@ class BlockRadixConfig(RadixConfig):
         return 1
 
 
+_config = lru_cache(1 << 12)(BlockRadixConfig)  # a call where nothing was tuned asks for dozens
+
+
 class BlockRadix(RadixStrategy):
     """Exact, and as stable as torch.topk: reads a row once, or a few times where its values are against it."""
 
@@ -42,7 +46,7 @@ class BlockRadix(RadixStrategy):
 
     def roomiest(self, problem: Problem, device: Device) -> BlockRadixConfig:
         """See RadixStrategy."""
-        return BlockRadixConfig(THREADS[-1], most_items(problem), 8, 0, problem.layout.vector)
+        return _config(THREADS[-1], most_items(problem), 8, 0, problem.layout.vector)
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[BlockRadixConfig]:
         """The first rung; whole rows in registers with up to twice as many, else samples; narrower loads are slower.
@@ -52,11 +56,15 @@ class BlockRadix(RadixStrategy):
         if not reasons_unmerged(problem) and problem.cols <= 512 and problem.k <= 32:
             return self.ladder(problem, device)[:1]
         shapes = [
-            BlockRadixConfig(threads, items, bits, 0, problem.layout.vector)
+            _config(threads, items, bits, 0, problem.layout.vector)
             for threads, items in [*layouts(problem, 1, problem.layout.vector, slack=2), *_samples(problem, device)]
             for bits in digit_widths(problem)
         ]
-        found = [replace(one, capacity=size) for one in shapes for size in capacities(one, problem, device)]
+        found = [
+            _config(one.threads, one.items, one.radix_bits, size, one.vector)
+            for one in shapes
+            for size in capacities(one, problem, device)
+        ]
         return list(dict.fromkeys([*self.ladder(problem, device)[:1], *found]))
 
     def suits(self, problem: Problem, device: Device) -> bool:
@@ -72,8 +80,8 @@ class BlockRadix(RadixStrategy):
             threads = halves
         elif problem.cols > THREADS[-1] * most_items(problem):
             threads = halves if problem.rows > device.processors and not overflows(halves, problem) else threads
-            return BlockRadixConfig(threads, most_items(problem), bits, 0, problem.layout.vector)
-        return BlockRadixConfig(threads, usual_items(problem, threads), bits, 0, problem.layout.vector)
+            return _config(threads, most_items(problem), bits, 0, problem.layout.vector)
+        return _config(threads, usual_items(problem, threads), bits, 0, problem.layout.vector)
 
 
 def _samples(problem: Problem, device: Device) -> list[tuple[int, int]]:

@@ -238,6 +238,7 @@ def _shortlist(problem: Problem, device: Device) -> tuple[ClusterListsConfig, ..
     return tuple(found)
 
 
+@lru_cache(1 << 10)
 def _least(k: int, blocks: int) -> int:
     """The smallest capacity in which each block has room for its part of k, four deviations more, and a quarter."""
     part = k / blocks
@@ -255,6 +256,7 @@ def _listed(config: ClusterListsConfig, *, windows: bool) -> int:
     return max(segment, min(config.capacity, 4 * config.threads)) if windows else segment
 
 
+@lru_cache(1 << 10)
 def shared_bytes(config: ClusterListsConfig, itemsize: int, *, windows: bool) -> int:
     """Of the list, its intervals, the lines that reach a cut and what blocks tell each other."""
     key = max(itemsize, 4)

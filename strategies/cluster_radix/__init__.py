@@ -1,7 +1,8 @@
 """Few long rows, several blocks each: radix selection over a cluster's distributed shared memory, in TileLang."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 
 from autotopk.device import Device
 from autotopk.problem import ANSWERS, Problem
@@ -36,6 +37,9 @@ class ClusterRadixConfig(RadixConfig):
         return self.blocks
 
 
+_config = lru_cache(1 << 12)(ClusterRadixConfig)  # a call where nothing was tuned asks for dozens
+
+
 class ClusterRadix(RadixStrategy):
     """Exact, and as stable as torch.topk: blocks exchange counts and survivors without touching global memory."""
 
@@ -46,7 +50,7 @@ class ClusterRadix(RadixStrategy):
     def roomiest(self, problem: Problem, device: Device) -> ClusterRadixConfig:
         """See RadixStrategy."""
         blocks = max(2, _most_blocks(problem, device))
-        return ClusterRadixConfig(THREADS[-1], most_items(problem), 8, 0, problem.layout.vector, blocks)
+        return _config(THREADS[-1], most_items(problem), 8, 0, problem.layout.vector, blocks)
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs rows worth sharing, and shared memory for a sorted k."""
@@ -60,11 +64,15 @@ class ClusterRadix(RadixStrategy):
     def shortlist(self, problem: Problem, device: Device) -> Sequence[ClusterRadixConfig]:
         """The first rung; whole rows in registers, else samples over as many blocks as the device has room for."""
         shapes = [
-            ClusterRadixConfig(threads, items, bits, 0, problem.layout.vector, blocks)
+            _config(threads, items, bits, 0, problem.layout.vector, blocks)
             for blocks, threads, items in _layouts(problem, device)
             for bits in digit_widths(problem)
         ]
-        found = [replace(one, capacity=size) for one in shapes for size in capacities(one, problem, device)]
+        found = [
+            _config(one.threads, one.items, one.radix_bits, size, one.vector, one.blocks)
+            for one in shapes
+            for size in capacities(one, problem, device)
+        ]
         return list(dict.fromkeys([*self.ladder(problem, device)[:1], *found]))
 
     def block_counts(self, problem: Problem, device: Device) -> Sequence[int]:
@@ -84,7 +92,7 @@ class ClusterRadix(RadixStrategy):
         """
         threads, most, room = THREADS[-1], most_items(problem), device.processors // problem.rows
         if overflows(threads, problem) and room < (least := least_cluster(problem)) <= 4:
-            return ClusterRadixConfig(threads, most, digit_widths(problem)[-1], 0, problem.layout.vector, least)
+            return _config(threads, most, digit_widths(problem)[-1], 0, problem.layout.vector, least)
         sizes = [blocks for blocks in _sizes(problem, device) if blocks <= max(2, room)]
         blocks = next((count for count in sizes if 2 * problem.cols <= count * threads * most), sizes[-1])
         items, full = usual_items(problem, blocks * threads), blocks * threads * most
@@ -92,7 +100,7 @@ class ClusterRadix(RadixStrategy):
             items = most
             if problem.cols <= full and 2 * blocks <= most_blocks(device):
                 blocks, threads = 2 * blocks, threads // 2
-        return ClusterRadixConfig(threads, items, digit_widths(problem)[-1], 0, problem.layout.vector, blocks)
+        return _config(threads, items, digit_widths(problem)[-1], 0, problem.layout.vector, blocks)
 
 
 def _most_blocks(problem: Problem, device: Device) -> int:

@@ -225,6 +225,7 @@ def _intervals(config: LoadMaximaConfig) -> int:
     return min(config.capacity, MOST_INTERVALS)
 
 
+@lru_cache(1 << 10)
 def shared_bytes(config: LoadMaximaConfig, itemsize: int) -> int:
     """Of the list, its intervals, and the lines that are read again."""
     return config.capacity * (max(itemsize, 4) + 8) + 4 * _intervals(config)

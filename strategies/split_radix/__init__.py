@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from math import log2
 from typing import ClassVar
@@ -253,10 +254,15 @@ def _places(config: SplitRadixConfig) -> Extent:
 
 def most_capacity(problem: Problem, device: Device) -> int:
     """Entries of the longest list that shared memory has room for."""
-    room, sizes = device.shared_bytes - STATIC_BYTES, CAPACITIES
-    if problem.answer == WINDOWS:
+    return _most_capacity(_key_bytes(problem), problem.answer == WINDOWS, device.shared_bytes)
+
+
+@cache
+def _most_capacity(key_bytes: int, windows: bool, shared: int) -> int:
+    room, sizes = shared - STATIC_BYTES, CAPACITIES
+    if windows:
         room, sizes = room - OWN_BYTES - 8 * 1024, [capacity for _, capacity in WINDOWS_LADDER]
-    return max((size for size in sizes if list_bytes(size, _key_bytes(problem), 1024, 4) <= room), default=0)
+    return max((size for size in sizes if list_bytes(size, key_bytes, 1024, 4) <= room), default=0)
 
 
 def list_bytes(capacity: int, key_bytes: int, threads: int, loads: int) -> int:

@@ -111,7 +111,7 @@ def test_a_model_survives_its_rows() -> None:
     assert read.candidates == model.candidates
     assert {cell: pytest.approx(its, rel=1e-4) for cell, its in model.regions.items()} == read.regions
     key = Workload(50, 40000, 300).key
-    assert read.near(key)._points
+    assert read.near(key)._around
     for one in predicting.proposals(Workload(50, 40000, 300).problem("cuda"), device, model):
         terms = one.strategy.terms(one.config, Workload(50, 40000, 300).problem("cuda"), device)
         again = read.time_us(one.strategy.name, one.name, terms, read.near(key))
