@@ -16,7 +16,7 @@ from autotopk.strategies.torch_fallback import strategy as torch_fallback
 from autotopk.strategy import Config, Strategy
 from autotopk.workloads import Workload
 
-RUNGS = 3
+RUNGS = 4
 """Of a ladder that are asked for their time: the likeliest."""
 
 SLOW = 2.0
