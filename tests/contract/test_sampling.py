@@ -1,6 +1,7 @@
 """What is known of a sampled cut before it is taken, beside samples that are taken."""
 
 from math import sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 from autotopk import registry
 from autotopk.device import H100
 from autotopk.problem import DTYPE_BYTES, Problem
+from autotopk.strategies import split_radix
 from autotopk.strategies._costs.sampling import SampledCut, cut_of
 from autotopk.strategies.split_radix import SplitRadixConfig, overflowing
 from tests.contract.test_split_radix import looked_at
@@ -47,6 +49,19 @@ def test_as_many_are_looked_at_as_the_kernel_does(cols: int, k: int, dtype: str)
     places = looked_at(cols, k, getattr(torch, dtype), 0, parts=2)
     loads = len({place * DTYPE_BYTES[dtype] // 16 for place in places})
     assert cut.pieces * cut.elements * DTYPE_BYTES[dtype] // 16 == pytest.approx(loads, rel=0.05)  # two may meet
+
+
+def test_the_kernel_takes_the_same_rank() -> None:
+    """By the formula, which is here in another language."""
+    text = (Path(split_radix.__file__).parent / "sample.cuh").read_text()
+    for line in (
+        "return unsigned(mean + 4 * variance * rsqrtf(variance)) + 4;",
+        "return most < PIECE ? max(31 - __clz(most), 0) : PIECE_BITS;",
+        "const bool all = VECTOR < 16 || (unsigned long long)VECTOR * k <= cols;",
+        "likely_rank(k, cols, pieces, (all ? VECTOR : 1) << lanes << times);",
+        "if (rank >= pieces) return {0, 0};",
+    ):
+        assert line in text
 
 
 def test_everything_passes_where_nothing_can_be_told() -> None:

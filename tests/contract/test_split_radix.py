@@ -125,7 +125,8 @@ def test_is_stable(kind: Kind, largest: bool, sequences: Sequences) -> None:
         *["signed_zeros", "nan", "all_nan", "few_nan"] * floats,
     )
     for seed, name in enumerate(names):
-        case = Case(2, 2500, 30, kind.dtype, name, largest, sorted=seed % 2 == 0)
+        cols = 500 if name == "signed_zeros" else 2500  # so few that 1 and -1 are not all that is chosen
+        case = Case(2, cols, 30, kind.dtype, name, largest, sorted=seed % 2 == 0)
         x = case.input("cpu")
         expected = x.sort(dim=1, descending=largest, stable=True).indices[:, :30]
         _, indices = answer(sequences, strategy, kind.config, case, x, seed=seed)
