@@ -174,15 +174,13 @@ class Model:
     points: list[Point] = field(default_factory=list)
     regions: dict[Cell, Region] = field(default_factory=dict)
     examples: list[Example] = field(default_factory=list)
-    _places: list[tuple[float, float, float, float, float, Point]] = field(default_factory=list, compare=False)
 
     def near(self, key: TuningKey) -> Near:
         """The points around a problem."""
         rows, cols, k, width, order = place_of(key)
-        if len(self._places) != len(self.points):
-            self._places = [(*point.place, point) for point in self.points]
         found = []
-        for r, c, o, w, s, point in self._places:
+        for point in self.points:
+            r, c, o, w, s = point.place
             away = (rows - r) ** 2 + (cols - c) ** 2
             if away < FARTHEST:  # of most points that is all there is to know
                 away += (k - o) ** 2 + (width - w) ** 2 + (order - s) ** 2

@@ -167,3 +167,8 @@ def vector_width(address: int, row_stride: int, cols: int, itemsize: int) -> int
 def power_of_two(value: int) -> int:
     """The power of two at or above."""
     return 1 << (value - 1).bit_length()
+
+
+def power_below(value: int) -> int:
+    """The power of two at or below."""
+    return 1 << (value.bit_length() - 1)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import exp, log, sqrt
 
-from autotopk.problem import VECTOR_BYTES, Problem
+from autotopk.problem import VECTOR_BYTES, Problem, power_below
 
 MOST_PIECES, MOST_LOADS = 128, 8
 """Of a row; of a piece, each time."""
@@ -55,21 +55,22 @@ def cut_of(problem: Problem) -> SampledCut:
     return _cut(problem.cols, problem.k, problem.itemsize)
 
 
+def overflowing(capacity: int, blocks: int, problem: Problem) -> float:
+    """How likely it is that some list has no room for what the sample lets pass of its part of a row."""
+    return 1.0 - (1.0 - cut_of(problem).exceeding(capacity * blocks)) ** problem.rows
+
+
 @lru_cache(1 << 10)  # a call where nothing was tuned asks for dozens of configurations
 def _cut(cols: int, k: int, itemsize: int) -> SampledCut:
     vector = VECTOR_BYTES // itemsize
     loads = cols // vector
     if loads < MOST_LOADS:
         return SampledCut(cols, 0, 1, 1)
-    pieces = _power_below(min(loads // MOST_LOADS, MOST_PIECES))
-    times = min(_power_below(cols // SPARED | 1), 1 << MOST_TIME_BITS)
+    pieces = power_below(min(loads // MOST_LOADS, MOST_PIECES))
+    times = min(power_below(cols // SPARED | 1), 1 << MOST_TIME_BITS)
     whole = vector < VECTOR_BYTES or vector * k <= cols
-    elements = (vector if whole else 1) * min(_power_below(max(cols // (vector * k), 1)), MOST_LOADS) * times
+    elements = (vector if whole else 1) * min(power_below(max(cols // (vector * k), 1)), MOST_LOADS) * times
     holds = 1 - exp(-elements * k / cols)
     mean = pieces * holds
     rank = int(mean + 4 * sqrt(mean * (1 - holds) + 1e-9)) + 4
     return SampledCut(cols, pieces, elements, rank if rank < pieces else pieces + 1)
-
-
-def _power_below(number: int) -> int:
-    return 1 << number.bit_length() - 1

@@ -6,7 +6,7 @@ from typing import Protocol
 from autotopk.device import Device
 from autotopk.problem import VECTOR_BYTES, Problem
 from autotopk.strategies._costs import REGISTERS, load, reading, rounds, sorting
-from autotopk.strategies._costs.sampling import cut_of
+from autotopk.strategies._costs.sampling import cut_of, overflowing
 
 
 class Lists(Protocol):
@@ -35,7 +35,7 @@ def lists(config: Lists, problem: Problem, device: Device) -> tuple[float, ...]:
     stream = reading(part * problem.itemsize, everywhere, times)
     cut = cut_of(problem)
     again, late = cut.exceeding(capacity * blocks), cut.exceeding(capacity) * (blocks > 1)
-    any_again = 1 - (1 - again) ** problem.rows
+    any_again = overflowing(capacity, blocks, problem)
     passing = min(cut.passing, capacity * blocks)
     return (
         1.0,
@@ -63,19 +63,24 @@ def lists(config: Lists, problem: Problem, device: Device) -> tuple[float, ...]:
     )
 
 
-class Clusters(Protocol):
-    """Of load_maxima."""
+class Held(Protocol):
+    """Of block_buckets."""
 
-    @property
-    def blocks(self) -> int: ...
     @property
     def threads(self) -> int: ...
     @property
     def lines(self) -> int: ...
     @property
-    def capacity(self) -> int: ...
-    @property
     def resident(self) -> int: ...
+
+
+class Clusters(Held, Protocol):
+    """Of load_maxima and cluster_lists."""
+
+    @property
+    def blocks(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
 
 
 def maxima(config: Clusters, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:
@@ -103,19 +108,6 @@ def maxima(config: Clusters, shared_bytes: int, problem: Problem, device: Device
         problem.rows * problem.k * 1e-3,
         problem.rows * capacity * 1e-3,
     )
-
-
-class Held(Protocol):
-    """Of block_buckets."""
-
-    @property
-    def threads(self) -> int: ...
-    @property
-    def lines(self) -> int: ...
-    @property
-    def capacity(self) -> int: ...
-    @property
-    def resident(self) -> int: ...
 
 
 def buckets(config: Held, count: int, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:

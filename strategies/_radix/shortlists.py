@@ -1,6 +1,9 @@
 """Which configurations are worth measuring, and which to begin with."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
 
 from autotopk.device import Device
 from autotopk.problem import Problem, power_of_two
@@ -77,6 +80,12 @@ def capacities(config: RadixConfig, problem: Problem, device: Device) -> list[in
     most = most_capacity(config, problem, device)
     found = list(dict.fromkeys(min(one, most) for one in wanted if least <= most))
     return found if problem.sorted else [*found[:2], 0]
+
+
+@lru_cache(1 << 12)  # a call where nothing was tuned asks for dozens
+def with_capacity(config: RadixConfig, capacity: int) -> Any:
+    """The configuration with another capacity."""
+    return replace(config, capacity=capacity)
 
 
 def wanted_capacity(config: RadixConfig, problem: Problem, device: Device) -> int:

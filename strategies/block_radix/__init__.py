@@ -15,6 +15,7 @@ from autotopk.strategies._radix.shortlists import (
     overflows,
     suits_cluster,
     usual_items,
+    with_capacity,
 )
 from autotopk.strategies._radix.strategy import RadixStrategy
 from autotopk.strategies._short_rows import reasons_unmerged
@@ -60,11 +61,7 @@ class BlockRadix(RadixStrategy):
             for threads, items in [*layouts(problem, 1, problem.layout.vector, slack=2), *_samples(problem, device)]
             for bits in digit_widths(problem)
         ]
-        found = [
-            _config(one.threads, one.items, one.radix_bits, size, one.vector)
-            for one in shapes
-            for size in capacities(one, problem, device)
-        ]
+        found = [with_capacity(one, size) for one in shapes for size in capacities(one, problem, device)]
         return list(dict.fromkeys([*self.ladder(problem, device)[:1], *found]))
 
     def suits(self, problem: Problem, device: Device) -> bool:

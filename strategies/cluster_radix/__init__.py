@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from autotopk.device import Device
-from autotopk.problem import ANSWERS, Problem
+from autotopk.problem import ANSWERS, Problem, power_below
 from autotopk.strategies._radix.config import KNOBS, THREADS, RadixConfig
 from autotopk.strategies._radix.limits import most_blocks, most_items
 from autotopk.strategies._radix.shortlists import (
@@ -16,6 +16,7 @@ from autotopk.strategies._radix.shortlists import (
     overflows,
     suits_cluster,
     usual_items,
+    with_capacity,
 )
 from autotopk.strategies._radix.strategy import RadixStrategy
 from autotopk.strategy import Features
@@ -68,11 +69,7 @@ class ClusterRadix(RadixStrategy):
             for blocks, threads, items in _layouts(problem, device)
             for bits in digit_widths(problem)
         ]
-        found = [
-            _config(one.threads, one.items, one.radix_bits, size, one.vector, one.blocks)
-            for one in shapes
-            for size in capacities(one, problem, device)
-        ]
+        found = [with_capacity(one, size) for one in shapes for size in capacities(one, problem, device)]
         return list(dict.fromkeys([*self.ladder(problem, device)[:1], *found]))
 
     def block_counts(self, problem: Problem, device: Device) -> Sequence[int]:
@@ -106,7 +103,7 @@ class ClusterRadix(RadixStrategy):
 def _most_blocks(problem: Problem, device: Device) -> int:
     """Blocks of the largest cluster worth trying, 1 for none: all at once, or pairs where no block holds a row."""
     room = max(device.processors // problem.rows, 1 if problem.cols <= THREADS[-1] * most_items(problem) else 2)
-    return min(most_blocks(device), 1 << (room.bit_length() - 1))
+    return min(most_blocks(device), power_below(room))
 
 
 def _sizes(problem: Problem, device: Device) -> list[int]:

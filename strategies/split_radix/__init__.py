@@ -15,7 +15,7 @@ from autotopk.kernel import ParameterKind
 from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
 from autotopk.program import MAX_SCRATCH_BYTES, Extent, KernelProgram, Launch, Scratch
 from autotopk.strategies._costs import split
-from autotopk.strategies._costs.sampling import cut_of
+from autotopk.strategies._costs.sampling import overflowing
 from autotopk.strategies._lines import DTYPES, OWN_BYTES, parameters
 from autotopk.strategy import Features, Strategy, check_knobs
 
@@ -223,11 +223,6 @@ class SplitRadix(Strategy):
                 state if config.blocks > 1 else Scratch("shared_state", Extent(0)),
             ),
         )
-
-
-def overflowing(capacity: int, blocks: int, problem: Problem) -> float:
-    """How likely it is that some list has no room for what the sample lets pass of its part."""
-    return 1.0 - (1.0 - cut_of(problem).exceeding(capacity * blocks)) ** problem.rows
 
 
 def _roomy(problem: Problem, blocks: int) -> int:

@@ -1,7 +1,6 @@
 """What is known of a sampled cut before it is taken, beside samples that are taken."""
 
 from math import sqrt
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +9,9 @@ import torch
 from autotopk import registry
 from autotopk.device import H100
 from autotopk.problem import DTYPE_BYTES, Problem
-from autotopk.strategies import split_radix
-from autotopk.strategies._costs.sampling import SampledCut, cut_of
-from autotopk.strategies.split_radix import SplitRadixConfig, overflowing
-from tests.contract.test_split_radix import looked_at
+from autotopk.strategies._costs.sampling import SampledCut, cut_of, overflowing
+from autotopk.strategies.split_radix import SplitRadixConfig
+from tests.contract.test_split_radix import assert_sampled_by, looked_at
 
 TIMES = 1000
 
@@ -53,15 +51,13 @@ def test_as_many_are_looked_at_as_the_kernel_does(cols: int, k: int, dtype: str)
 
 def test_the_kernel_takes_the_same_rank() -> None:
     """By the formula, which is here in another language."""
-    text = (Path(split_radix.__file__).parent / "sample.cuh").read_text()
-    for line in (
+    assert_sampled_by(
         "return unsigned(mean + 4 * variance * rsqrtf(variance)) + 4;",
         "return most < PIECE ? max(31 - __clz(most), 0) : PIECE_BITS;",
         "const bool all = VECTOR < 16 || (unsigned long long)VECTOR * k <= cols;",
         "likely_rank(k, cols, pieces, (all ? VECTOR : 1) << lanes << times);",
         "if (rank >= pieces) return {0, 0};",
-    ):
-        assert line in text
+    )
 
 
 def test_everything_passes_where_nothing_can_be_told() -> None:

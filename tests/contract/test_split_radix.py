@@ -146,6 +146,13 @@ def test_a_sample_of_all_the_largest_costs_a_second_read(blocks: int, sequences:
     assert not case.problems_with(x, found)
 
 
+def assert_sampled_by(*lines: str) -> None:
+    """That sample.cuh says what tests say in another language."""
+    text = (Path(split_radix.__file__).parent / "sample.cuh").read_text()
+    for line in lines:
+        assert line in text
+
+
 def looked_at(cols: int, k: int, dtype: torch.dtype, skew: int, *, parts: int) -> set[int]:
     """Columns of the loads in `Places` of sample.cuh, for a row that begins so many elements behind a load."""
     vector, mask = 16 // dtype.itemsize, (1 << 32) - 1
@@ -181,8 +188,7 @@ def test_named_inputs_know_where_the_sample_looks(cols: int, k: int, dtype: torc
 
 def test_where_the_sample_looks_is_as_before() -> None:
     """Else the named inputs are to follow it."""
-    text = (Path(split_radix.__file__).parent / "sample.cuh").read_text()
-    for line in (
+    assert_sampled_by(
         "CAPACITY < 128 ? CAPACITY : 128;",
         "PIECE_BITS = 3;",
         "MOST_TIME_BITS = 2;",
@@ -190,8 +196,7 @@ def test_where_the_sample_looks_is_as_before() -> None:
         "unsigned hash = (stretch + 1) * 0x9E3779B1u;",
         "hash = (hash ^ hash >> 15) * 0x2C1B3C6Du;",
         "const unsigned place = __umulhi(stretch << (31 - bits) << 1, all) + __umulhi(hash ^ hash >> 13, all >> bits);",
-    ):
-        assert line in text
+    )
 
 
 def gpus() -> list[Device]:

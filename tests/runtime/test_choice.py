@@ -111,12 +111,13 @@ def test_nothing_is_chosen_that_cannot_be_built(monkeypatch: pytest.MonkeyPatch)
         choices = [dispatch.choose(workload.problem("cuda"), h200) for workload in tagged("seeds")]
     assert {choice.strategy.name for choice in choices} == {"lane_merge", "torch_fallback"}
     passed_over = [str(one.message) for one in caught if "cannot be built here" in str(one.message)]
-    keys = {workload.key for workload in tagged("seeds")}
-    won = {one.candidate.strategy for one in shipped if one.device == h200 and one.key in keys}
-    named = [message.split()[0] for message in passed_over]
-    assert len(named) == len({*named})
-    assert won - {"lane_merge", "torch_fallback"} < {*named}
-    assert "lane_merge" not in named
+    assert sorted(message.split()[0] for message in passed_over) == [
+        "block_radix",
+        "cluster_lists",
+        "cluster_radix",
+        "load_maxima",
+        "wide_radix",
+    ]
     assert all("nvcc is not found (get it)" in message for message in passed_over)
     assert not any("was tuned" in str(one.message) for one in caught)  # it was
     reasons = [reason for choice in choices for reason in choice.rejected]
