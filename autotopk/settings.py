@@ -106,12 +106,8 @@ def deployed_key_path() -> Path | None:
 
 def shipped_winners_path() -> Path | None:
     """The winners inside the package, unless `AUTOTOPK_SHIPPED` is 0, no, false or off."""
-    word = os.environ.get("AUTOTOPK_SHIPPED", "").strip().lower()
-    if word in OFF:
-        return None
-    if word not in ON:
-        _warn(f"AUTOTOPK_SHIPPED={inert(word)} is neither of {', '.join(OFF)} nor of {', '.join(ON[1:])}: it is on")
-    return Path(__file__).parent / "tuning_db" / "shipped" / "winners.sqlite"
+    shipped = Path(__file__).parent / "tuning_db" / "shipped" / "winners.sqlite"
+    return shipped if _is_on("AUTOTOPK_SHIPPED", usual=True) else None
 
 
 def packs_dir() -> Path | None:
@@ -150,6 +146,11 @@ def nvtx() -> bool:
     return _is_on("AUTOTOPK_NVTX")
 
 
+def peers() -> bool:
+    """`AUTOTOPK_PEERS`: whether GPUs of one machine read each other's results from memory; else NCCL brings them."""
+    return _is_on("AUTOTOPK_PEERS", usual=True)
+
+
 def build_mode() -> BuildMode:
     """`AUTOTOPK_BUILD`: what happens where a call would run a kernel that is not compiled yet, else background."""
     word = os.environ.get("AUTOTOPK_BUILD", "").strip().lower()
@@ -182,12 +183,13 @@ def _number(variable: str, usual: float, least: float, most: float) -> float:
     return usual
 
 
-def _is_on(variable: str) -> bool:
-    """Of a switch that is off by default."""
+def _is_on(variable: str, *, usual: bool = False) -> bool:
+    """Of a switch that is usually off, or on."""
     word = os.environ.get(variable, "").strip().lower()
     if word not in (*OFF, *ON):
-        _warn(f"{variable}={inert(word)} is neither of {', '.join(OFF)} nor of {', '.join(ON[1:])}: it is off")
-    return word in ON[1:]
+        state = "on" if usual else "off"
+        _warn(f"{variable}={inert(word)} is neither of {', '.join(OFF)} nor of {', '.join(ON[1:])}: it is {state}")
+    return word not in OFF if usual else word in ON[1:]
 
 
 def _path(variable: str) -> Path | None:

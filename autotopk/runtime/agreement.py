@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from autotopk.runtime.peers import peers_of
+
 _DTYPES = sorted({str(one) for one in vars(torch).values() if isinstance(one, torch.dtype)})
 _MOST_DIMS = 16
 _MASK = (1 << 62) - 1
@@ -82,10 +84,15 @@ def _exchanged(about: list[int], x: Any, group: Any) -> list[list[int]]:
     if isinstance(x, Tensor) and not x.is_meta:
         device = x.device
     else:
-        device = torch.device("cuda" if "nccl" in dist.get_backend(group) else "cpu")
-    world = dist.get_world_size(group)
-    everyone = torch.empty(world * len(about), dtype=torch.int64, device=device)
-    gather_into(everyone, torch.tensor(about, dtype=torch.int64, device=device), group=group)
+        on_gpu = "nccl" in dist.get_backend(group)
+        device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+    world, ours = dist.get_world_size(group), torch.tensor(about, dtype=torch.int64)
+    if peers := peers_of(group, device, len(about)):
+        peers.part(len(about)).copy_(ours)
+        everyone = peers.gathered(len(about))
+    else:
+        everyone = torch.empty(world * len(about), dtype=torch.int64, device=device)
+        gather_into(everyone, ours.to(device), group=group)
     found: list[list[int]] = everyone.view(world, -1).tolist()
     return found
 

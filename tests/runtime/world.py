@@ -1,4 +1,4 @@
-"""Five processes of a gloo world, which call a function of this package's tests with arguments of their own."""
+"""Processes, of gloo or of NCCL with a GPU each, which call a function of these tests with arguments of their own."""
 
 import importlib
 import multiprocessing as mp
@@ -38,16 +38,16 @@ GROUPS: dict[int, Any] = {}
 
 
 @contextmanager
-def world() -> Iterator[World]:
+def world(size: int = SIZE, backend: str = "gloo") -> Iterator[World]:
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(["torch", "torch.distributed.tensor", "autotopk.distributed"])
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     pipes, processes = [], []
-    for rank in range(SIZE):
+    for rank in range(size):
         ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(rank, port, theirs), daemon=True)
+        process = context.Process(target=_serve, args=(rank, size, backend, port, theirs), daemon=True)
         process.start()
         pipes.append(ours)
         processes.append(process)
@@ -59,17 +59,19 @@ def world() -> Iterator[World]:
             process.join()
 
 
-def _serve(rank: int, port: int, pipe: Connection) -> None:
+def _serve(rank: int, size: int, backend: str, port: int, pipe: Connection) -> None:
     import torch
     import torch.distributed as dist
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     patience = timedelta(seconds=PATIENCE)
-    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=SIZE, timeout=patience)
+    if backend == "nccl":
+        torch.cuda.set_device(rank)
+    dist.init_process_group(backend, f"tcp://127.0.0.1:{port}", rank=rank, world_size=size, timeout=patience)
     import tests.runtime.world as shared
 
-    shared.GROUPS.update({size: dist.new_group(list(range(size))) for size in range(1, SIZE + 1)})
+    shared.GROUPS.update({ranks: dist.new_group(list(range(ranks))) for ranks in range(1, size + 1)})
     while True:
         module, name, arguments = pickle.loads(pipe.recv_bytes())
         try:
