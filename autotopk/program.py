@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     pass
 
 MAX_SCRATCH_BYTES = 64 << 20
-"""Most scratch of a program: a strategy refuses problems that would need more."""
+"""Most scratch of a program whose answer is smaller."""
+
+
+def most_scratch(problem: Problem) -> int:
+    """Bytes, as many as the answer has at least: a strategy refuses problems that would need more."""
+    of_index = 4 if problem.answer == "indices" else 8 + problem.itemsize
+    return max(MAX_SCRATCH_BYTES, problem.rows * problem.k * of_index)
 
 
 @dataclass(frozen=True)

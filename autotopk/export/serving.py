@@ -14,7 +14,7 @@ from autotopk.device import Device
 from autotopk.errors import BuildError
 from autotopk.export import quickest
 from autotopk.problem import DTYPE_BYTES, VECTOR_BYTES, MemoryLayout, Problem, vector_width
-from autotopk.program import MAX_SCRATCH_BYTES, KernelProgram
+from autotopk.program import KernelProgram, most_scratch
 from autotopk.runtime import dispatch
 from autotopk.strategies.torch_fallback import strategy as torch_fallback
 from autotopk.strategy import Config, Strategy
@@ -211,7 +211,7 @@ def _program(strategy: Strategy, config: Config, problem: Problem, device: Devic
     if not strategy.valid(config, problem, device) and config not in strategy.ladder(problem, device):
         return None
     program = strategy.program(config, problem, device)
-    if not isinstance(program, KernelProgram) or program.scratch_bytes(problem) > MAX_SCRATCH_BYTES:
+    if not isinstance(program, KernelProgram) or program.scratch_bytes(problem) > most_scratch(problem):
         return None
     return program
 

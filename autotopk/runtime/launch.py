@@ -12,7 +12,7 @@ from autotopk.device import Device
 from autotopk.errors import BuildError, LaunchError, NotCompiledError, WrongAnswerError
 from autotopk.kernel import Kernel, KernelSource, Parameter, scalars
 from autotopk.problem import KTH, Problem
-from autotopk.program import MAX_SCRATCH_BYTES, HostProgram, KernelProgram, Program
+from autotopk.program import HostProgram, KernelProgram, Program, most_scratch
 from autotopk.runtime import driver, scratch
 from autotopk.runtime.views import Run, fresh_strides, laid_out
 from autotopk.told import TOLD, Task, address, told
@@ -246,8 +246,8 @@ def _launch(program: KernelProgram, problem: Problem, device: Device, index: int
     symbols = ", ".join(dict.fromkeys(kernel.symbol for kernel in kernels))
     if device.type != "cuda":
         raise BuildError(f"{symbols} needs a CUDA device, not {device.name}")
-    if (needed := program.scratch_bytes(problem)) > MAX_SCRATCH_BYTES:
-        raise BuildError(f"{symbols} needs {needed} bytes of scratch, more than {MAX_SCRATCH_BYTES}")
+    if (needed := program.scratch_bytes(problem)) > most_scratch(problem):
+        raise BuildError(f"{symbols} needs {needed} bytes of scratch, more than {most_scratch(problem)}")
     places, garbage, zeros = _places(program, problem)
     with torch.cuda.device(index):
         torch.cuda.set_device(index)  # makes the context that kernels are loaded into

@@ -14,11 +14,15 @@ from autotopk.strategies._costs import radix
 from autotopk.strategies._radix.config import RadixConfig
 from autotopk.strategies._radix.ladder import ladder, rungs
 from autotopk.strategies._radix.lattice import knobs, wasteful
-from autotopk.strategies._radix.limits import fits, reasons_too_large, streams
+from autotopk.strategies._radix.limits import fits, held, reasons_too_large, streams
 from autotopk.strategy import Strategy
 
 MASKED = 8192  # equally fast at 4,000 for 256 columns, 16,000 for 4,096 (docs/radix.md)
 """k times elements that masked_argmax goes through in the least time of radix selection."""
+
+
+MANY = 1 << 15  # 1x28,807,011 k=37,676 any order: a cluster 1,603 us, torch.topk 1,250, wide_radix 209 at 1x30,000,000
+"""k from which on rows that registers do not hold are wide_radix's."""
 
 
 class RadixStrategy(Strategy):
@@ -75,11 +79,13 @@ class RadixStrategy(Strategy):
     def heuristic(self, problem: Problem, device: Device) -> Any | None:
         """The first rung where the family suits.
 
-        None for rows so short and k so small that k rounds of masking are done sooner.
+        None for rows so short and k so small that k rounds of masking are done sooner, and for k so large, of rows that
+        are read once for every digit, that all blocks of the device read sooner.
         """
         if problem.k * power_of_two(problem.cols) <= MASKED or not self.suits(problem, device):
             return None
-        return self.ladder(problem, device)[0]
+        first = self.ladder(problem, device)[0]
+        return None if problem.k >= MANY and problem.cols > held(first) else first
 
     def terms(self, config: Any, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.radix`."""

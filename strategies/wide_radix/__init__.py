@@ -10,7 +10,7 @@ from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
 from autotopk.kernel import ParameterKind
 from autotopk.problem import ANSWERS, DTYPE_BYTES, KTH, Problem
-from autotopk.program import MAX_SCRATCH_BYTES, Extent, KernelProgram, Launch, Scratch
+from autotopk.program import Extent, KernelProgram, Launch, Scratch, most_scratch
 from autotopk.strategies._costs import split
 from autotopk.strategies.split_radix import KINDS, MAX_COLS
 from autotopk.strategy import Features, Strategy, check_knobs
@@ -80,7 +80,7 @@ class WideRadix(Strategy):
             reasons.append(f"{problem.rows} rows are more than 32 bits count")
         if not reasons and not self.ladder(problem, device):
             needed = scratch_bytes(_whole(1), problem)
-            reasons.append(f"k={problem.k} needs {needed} bytes of scratch, more than {MAX_SCRATCH_BYTES}")
+            reasons.append(f"k={problem.k} needs {needed} bytes of scratch, more than {most_scratch(problem)}")
         return reasons
 
     def reasons_unbuildable(self) -> list[str]:
@@ -89,7 +89,7 @@ class WideRadix(Strategy):
 
     def valid(self, config: WideRadixConfig, problem: Problem, device: Device) -> bool:
         """Whatever scratch memory has room for."""
-        return scratch_bytes(config, problem) <= MAX_SCRATCH_BYTES and problem.rows * config.blocks < 1 << 31
+        return scratch_bytes(config, problem) <= most_scratch(problem) and problem.rows * config.blocks < 1 << 31
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[WideRadixConfig]:
         """The ladder; of small k, its first rung."""
@@ -103,7 +103,8 @@ class WideRadix(Strategy):
     def heuristic(self, problem: Problem, device: Device) -> WideRadixConfig | None:
         """Where no other family has room for k, and scratch memory does not leave most of the device idle."""
         usual = self.ladder(problem, device)[0]
-        busy = usual.split or 2 * usual.blocks >= min(problem.rows, device.processors)
+        short = problem.cols * problem.itemsize <= MIN_PART
+        busy = usual.split or 2 * usual.blocks >= (min(problem.rows, device.processors) if short else device.processors)
         return usual if problem.k >= MIN_K and busy else None
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[WideRadixConfig]:
@@ -111,7 +112,7 @@ class WideRadix(Strategy):
         longest = max(1, problem.cols * problem.itemsize // MIN_PART)
         shares = [max(1, waves * device.processors // problem.rows) for waves in (2, 1, 4)]
         split = [_split(min(share, longest)) for share in shares] if problem.rows < device.processors else []
-        room = MAX_SCRATCH_BYTES // max(1, problem.k * _entry_bytes(problem))
+        room = most_scratch(problem) // max(1, problem.k * _entry_bytes(problem))
         whole = [_whole(max(1, min(problem.rows, waves * device.processors, room))) for waves in (2, 1)]
         order = split + whole if longest > 1 else whole + split
         return [config for config in dict.fromkeys(order) if self.valid(config, problem, device)]

@@ -20,7 +20,7 @@ from autotopk.device import H100, Device, cpu_device
 from autotopk.errors import AutotopkWarning, UnsupportedProblemError
 from autotopk.files import write_atomically
 from autotopk.problem import ANSWERS, DTYPE_BYTES, OPERATIONS, VECTOR_BYTES, WEIGHTS, WINDOWS, MemoryLayout, Problem
-from autotopk.program import MAX_SCRATCH_BYTES, HostProgram, KernelProgram
+from autotopk.program import HostProgram, KernelProgram, most_scratch
 from autotopk.routing import LOGITS, Routing
 from autotopk.runtime import dispatch
 from autotopk.strategies._radix import strategy as radix
@@ -262,7 +262,7 @@ def test_programs_fit_a_launch(strategy: Strategy) -> None:
             if isinstance(found, HostProgram):
                 continue  # run in test_cpu
             assert isinstance(found, KernelProgram)
-            assert found.scratch_bytes(problem) <= MAX_SCRATCH_BYTES
+            assert found.scratch_bytes(problem) <= most_scratch(problem)
             for launch in found.launches:
                 x, y, z = launch.blocks(problem)
                 assert 1 <= x < 1 << 31

@@ -17,7 +17,7 @@ from autotopk.kernel import Kernel, KernelSource
 from autotopk.oracle import inputs
 from autotopk.packs import ARCHS
 from autotopk.problem import DTYPE_BYTES, Problem
-from autotopk.program import MAX_SCRATCH_BYTES, KernelProgram
+from autotopk.program import KernelProgram, most_scratch
 from autotopk.strategies import wide_radix
 from autotopk.strategies.wide_radix import MIN_K, WideRadixConfig
 from tests.compilers.shipped import shipped
@@ -154,19 +154,29 @@ def test_the_ladder_serves_any_k(problem: Problem) -> None:
     for config in ladder:
         program = strategy.program(config, problem, H100)
         assert {*program.sources} <= rungs
-        assert program.scratch_bytes(problem) <= MAX_SCRATCH_BYTES
+        assert program.scratch_bytes(problem) <= most_scratch(problem)
 
 
 def test_refuses_what_scratch_has_no_room_for() -> None:
-    problem = Problem.contiguous(1, 30_000_000, 30_000_000)
+    problem = Problem.contiguous(1, 30_000_000, 30_000_000, answer="indices")
     (reason,) = registry.get("wide_radix").reasons_unable(problem, H100)
-    assert reason == f"k=30000000 needs 240000000 bytes of scratch, more than {MAX_SCRATCH_BYTES}"
+    assert reason == f"k=30000000 needs 480000000 bytes of scratch, more than {most_scratch(problem)}"
+
+
+def test_rows_of_any_k_are_split_where_the_answer_is_as_large_as_scratch() -> None:
+    for problem in (Problem.contiguous(1, 30_000_000, 30_000_000), Problem.contiguous(2, 22_101_698, 4_747_809)):
+        first = registry.get("wide_radix").heuristic(problem, H100)
+        assert isinstance(first, WideRadixConfig)
+        assert first.split
 
 
 def test_leaves_to_torch_what_scratch_leaves_few_blocks_for() -> None:
-    problem, strategy = Problem.contiguous(1000, 1_000_000, 500_000), registry.get("wide_radix")
-    assert strategy.ladder(problem, H100)[0] == WideRadixConfig(512, 16, split=False)
-    assert strategy.heuristic(problem, H100) is None
+    problem = Problem.contiguous(1000, 1_000_000, 500_000, answer="indices")
+    strategy = registry.get("wide_radix")
+    assert strategy.ladder(problem, H100)[0] == WideRadixConfig(512, 250, split=False)
+    few = Problem.contiguous(100, 1_000_000, 500_000, answer="indices")
+    assert strategy.ladder(few, H100)[0] == WideRadixConfig(512, 25, split=False)
+    assert strategy.heuristic(few, H100) is None
 
 
 def test_one_kernel_serves_every_step() -> None:
