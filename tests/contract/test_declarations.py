@@ -377,8 +377,9 @@ from autotopk.device import H100
 from autotopk.problem import Problem
 from autotopk.routing import Routing
 strategy, asked = registry.get(sys.argv[1]), 0
-forms = {"routing": Routing()}, {"routing": Routing("sigmoid", True)}, {"answer": "windows", "stable": True}, {"answer": "merged"}
-for form in ({}, *forms):
+routers = {"routing": Routing()}, {"routing": Routing("sigmoid", True)}
+forms = {"answer": "windows", "stable": True}, {"answer": "merged"}
+for form in ({}, *routers, *forms):
     for problem in (Problem.contiguous(64, cols, 5, **form) for cols in (128, 1 << 17)):
         if not strategy.reasons_unable(problem, H100):
             for config in strategy.shortlist(problem, H100):

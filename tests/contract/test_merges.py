@@ -13,7 +13,7 @@ from autotopk import packs, registry
 from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import H100, Device, cuda_device
-from autotopk.lists import GIVEN, Lists, listed, lists_of
+from autotopk.lists import GIVEN, LISTED, Lists, listed, lists_of
 from autotopk.oracle import inputs
 from autotopk.problem import DTYPE_BYTES, MERGED, Problem
 from autotopk.program import KernelProgram
@@ -60,10 +60,10 @@ def emulated(emulated_kernels: Path) -> Merge:
         program = STRATEGY.program(config, problem, H100)
         assert isinstance(program, KernelProgram)
         assert numbers is not None
-        told = dict(zip(launch.LISTED, numbers, strict=True))
+        told = dict(zip(LISTED, numbers, strict=True))
 
         def run(values: Tensor, indices: Tensor) -> None:
-            tensors = {"x": memory, "values": values, "indices": indices, **told}
+            tensors: dict[str, Tensor | int] = {"x": memory, "values": values, "indices": indices, **told}
             sequences.run(program, problem, tensors, seed=next(seeds), preempt=30)
 
         return answer_amid_guards(problem, dtype, torch.int64, run)
