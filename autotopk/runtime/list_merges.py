@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from autotopk.device import device_of
-from autotopk.lists import Lists, listed
+from autotopk.lists import GIVEN, Lists, listed
 from autotopk.problem import DTYPE_BYTES, MERGED, MemoryLayout, Problem
 from autotopk.runtime import operations
 from autotopk.runtime.merging import merge_ordered
@@ -45,7 +45,7 @@ class ListMerges(Planner):
         plan: Plan | None = self._plans.get(key, _UNKNOWN)
         if plan is _UNKNOWN:
             plan = self._first(key, memory, _view(lists, cols, dtype, largest))
-        if plan is None or listed(lists) is None:
+        if plan is None or (len(lists.sizes) > GIVEN and listed(lists) is None):
             return None
         try:
             found: tuple[Tensor, Tensor] = plan.run(memory, lists)

@@ -152,3 +152,23 @@ def test_on_a_gpu(dtype: str) -> None:
         for sizes, k in (((5000, 5000), 2048), ((900, 0, 33, 4000), 1000), ((100,) * 20, 60)):
             x = inputs.make(name, 5, sum(sizes), k, getattr(torch, dtype), "cuda", turn)
             check(merge, x, k, sizes, turn % 2 == 0)
+            check(ListMerges("tried", runtime=Runtime()), x, k, sizes, turn % 2 == 0)
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::autotopk.AutotopkWarning")
+def test_in_a_graph_that_follows_its_memory() -> None:
+    merge, sizes = ListMerges("captured", runtime=Runtime()), [3000, 200, 5000]
+    memory, lists = lists_in_order(torch.randn(4, 8200, device="cuda"), 700, sizes, True)
+    merge(memory, lists, torch.float32, True)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        values, indices = merge(memory, lists, torch.float32, True)
+    for _ in range(3):
+        x = torch.randn(4, 8200, device="cuda").round(decimals=1)
+        memory.copy_(lists_in_order(x, 700, sizes, True)[0])
+        graph.replay()
+        expected = stable_topk(x, 700, 1, True, True)
+        assert torch.equal(values, expected.values)
+        assert torch.equal(indices, expected.indices)
