@@ -29,10 +29,10 @@ VECTOR_BYTES = 16
 """The widest load of one thread."""
 
 
-Answer = Literal["pairs", "indices", "windows", "kth", "weights", "narrow_weights"]
+Answer = Literal["pairs", "indices", "windows", "kth", "merged", "weights", "narrow_weights"]
 """What is written for each of the k: its value and int64 index, its int32 index alone; of windows what a selector is
-asked for; of the k-th alone its value and int64 index; of routing its float32 weight and int64 index, or its weight and
-int32 index."""
+asked for; of the k-th alone its value and int64 index; of lists that are merged its value and what it is known by; of
+routing its float32 weight and int64 index, or its weight and int32 index."""
 
 ANSWERS: tuple[Answer, ...] = ("pairs", "indices")
 """Of a top-k."""
@@ -45,6 +45,9 @@ KTH: Literal["kth"] = "kth"
 
 OPERATIONS: dict[str, Answer] = {WINDOWS: WINDOWS, KTH: KTH}
 """What is tuned apart from top-k by its form of answer."""
+
+MERGED: Literal["merged"] = "merged"
+"""The operation that merges lists, see `lists`: rows of all their entries. It is not tuned: one kernel serves it."""
 
 WEIGHTS: tuple[Answer, ...] = ("weights", "narrow_weights")
 """Of a top-k that routes."""
@@ -86,8 +89,8 @@ class Query:
 
     @property
     def operation(self) -> str:
-        """What is measured apart beside plain top-k, which is empty: the rule of a router, windows, or kth."""
-        return self.answer if self.answer in OPERATIONS else str(self.routing or "")
+        """What is apart from plain top-k, which is empty: the rule of a router, windows, kth, or merged."""
+        return self.answer if self.answer in (*OPERATIONS, MERGED) else str(self.routing or "")
 
     def __str__(self) -> str:
         order = ("largest" if self.largest else "smallest") + (", sorted" if self.sorted else ", any order")

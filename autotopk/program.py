@@ -33,7 +33,7 @@ class HostProgram:
     run: Callable[..., Any]
     """(rows, cols) input to (rows, k) values and (rows, k) indices, int64 or int32; converted to what is asked for.
 
-    Of windows it takes a `told.Task` as well, and writes to its tensors.
+    Of windows it takes a `told.Task` as well, and writes to its tensors; of merges, the memory of lists and `Lists`.
     Of routing the arguments are logits, a float32 bias (cols,) or None, and the scale; values are float32 weights.
     """
     is_torch_topk: bool = False

@@ -16,6 +16,7 @@ from autotopk.runtime.peers import peers_of
 _DTYPES = sorted({str(one) for one in vars(torch).values() if isinstance(one, torch.dtype)})
 _MOST_DIMS = 16
 _MASK = (1 << 62) - 1
+_INTEGER = (int, torch.SymInt)
 gather_into = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
@@ -27,7 +28,7 @@ def checked(x: Any, k: Any, dim: Any, **flags: Any) -> int:
     if x.dtype is torch.bool or x.is_complex() or x.layout is not torch.strided:
         raise TypeError(f"x_local is {x.dtype}, {x.layout}, which top-k is not made for")
     for name, value in {"k": k, "dim": dim}.items():
-        if not isinstance(value, int | torch.SymInt) or isinstance(value, bool):
+        if not isinstance(value, _INTEGER) or isinstance(value, bool):
             raise TypeError(f"{name}={value!r} is not an int")
     for name, value in flags.items():
         if type(value) is not bool:
@@ -89,7 +90,7 @@ def _exchanged(about: list[int], x: Any, group: Any) -> list[list[int]]:
     world, ours = dist.get_world_size(group), torch.tensor(about, dtype=torch.int64)
     if peers := peers_of(group, device, len(about)):
         peers.part(len(about)).copy_(ours)
-        everyone = peers.gathered(len(about))
+        everyone = peers.shown(len(about)).gathered()
     else:
         everyone = torch.empty(world * len(about), dtype=torch.int64, device=device)
         gather_into(everyone, ours.to(device), group=group)

@@ -25,6 +25,7 @@ from autotopk.problem import (
     ANSWERS,
     DTYPE_BYTES,
     KTH,
+    MERGED,
     VECTOR_BYTES,
     WEIGHTS,
     WINDOWS,
@@ -81,7 +82,7 @@ class Case:
         """The problem, and what else the same kernels answer."""
         one = self.problem
         others: Iterable[Problem]
-        if one.operation == WINDOWS:
+        if one.operation in (WINDOWS, MERGED):
             others = (replace(one, largest=largest) for largest in (True, False))
         elif one.routing is None:
             orders = product((True, False), (True, False), (*ANSWERS, KTH))
@@ -186,6 +187,7 @@ def _problems() -> Iterator[Problem]:
         order = draw.random() < 0.7
         problem = Problem.contiguous(rows, cols, k, dtype, largest=draw.random() < 0.5, sorted=order)
         yield replace(problem, layout=_layout(draw.randrange(4), rows, cols, DTYPE_BYTES[dtype]))
+        yield replace(problem, answer=MERGED, sorted=True)
         if dtype in LOGITS:
             yield replace(problem, answer=WINDOWS, stable=True)
         if dtype in LOGITS and problem.largest and cols <= 2048:

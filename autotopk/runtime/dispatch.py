@@ -18,7 +18,8 @@ Whether kernels that are not there count is the caller's to say, by `ready`: wit
 the choice is bound; calls say it by `readiness.Readiness`. Kernels that cannot be compiled here never do.
 
 Winners are measured on rows whose columns are adjacent. Rows side by side know only the steps forced and heuristic, of
-strategies that read them; the caller's next way is to copy them.
+strategies that read them; the caller's next way is to copy them. Merges of lists, which nobody measures, know heuristic
+alone.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +33,7 @@ from autotopk.device import Device
 from autotopk.errors import UnknownStrategyError, UnsupportedProblemError, warn
 from autotopk.key import TuningKey
 from autotopk.prediction import Region
-from autotopk.problem import Answer, Problem
+from autotopk.problem import MERGED, Answer, Problem
 from autotopk.program import Program
 from autotopk.runtime import borrowing, predicting
 from autotopk.runtime.state import Runtime, default
@@ -134,8 +135,8 @@ def choices(
         ready: what may answer before it is compiled; everything by default.
     """
     asked = _Asked(problem, device, runtime, ready)
-    force = force or settings.forced_strategy()
-    if problem.layout.side_by_side:
+    force = None if problem.answer == MERGED else force or settings.forced_strategy()
+    if problem.layout.side_by_side or problem.answer == MERGED:
         for strategy in registry.available():
             if force in (None, strategy.name):
                 yield from asked.heuristic("forced" if force else "heuristic", strategy)

@@ -11,7 +11,8 @@ from torch import Tensor
 from autotopk.device import Device
 from autotopk.errors import BuildError, LaunchError, NotCompiledError, WrongAnswerError
 from autotopk.kernel import Kernel, KernelSource, Parameter, scalars
-from autotopk.problem import KTH, Problem
+from autotopk.lists import LISTED, Lists, Parts, listed
+from autotopk.problem import KTH, MERGED, Problem
 from autotopk.program import HostProgram, KernelProgram, Program, most_scratch
 from autotopk.runtime import driver, scratch
 from autotopk.runtime.views import Run, fresh_strides, laid_out
@@ -80,10 +81,10 @@ def bind(
     Returns:
         A function of one tensor that returns what `problem.answer` says in fresh contiguous tensors of that size:
         (values, int64 indices), or int32 indices; of routing, float32 weights and indices. Of windows it takes a `Task`
-        as well, and writes to its tensors. Of kernels that write pairs
-        it takes, as a second argument, a pair of such tensors to write to instead; of routing, a bias or None, and a
-        scale. It raises LaunchError where the driver refuses, and WrongAnswerError where the first results of a third
-        party's function are not of that form.
+        as well, and writes to its tensors; of lists that are merged, of their memory or `Parts`, and of `Lists` that a
+        kernel can be told. Of kernels that write pairs it takes, as a second argument, a pair of such tensors to write
+        to instead; of routing, a bias or None, and a scale. It raises LaunchError where the driver refuses, and
+        WrongAnswerError where the first results of a third party's function are not of that form.
 
     Raises:
         BuildError: a kernel cannot be compiled or loaded. NotCompiledError: it is not there, and `build` is off.
@@ -159,6 +160,8 @@ def _bind_kernels(problem: Problem, size: tuple[int, ...], index: int, launch: L
         return _bind_routing(problem, size, index, launch, symbol)
     if problem.answer == "windows":
         return _bind_windows(problem, index, launch, symbol)
+    if problem.answer == MERGED:
+        return _bind_merges(problem, size, index, launch, symbol)
     several, current_device = torch.cuda.device_count() > 1, _current_device
 
     def pairs(x: Tensor, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
@@ -234,6 +237,30 @@ def _bind_windows(problem: Problem, index: int, launch: Launch, symbol: str) -> 
     return write
 
 
+def _bind_merges(problem: Problem, size: tuple[int, ...], index: int, launch: Launch, symbol: str) -> Run:
+    stride, dtype, int64 = fresh_strides(size), getattr(torch, problem.dtype), torch.int64
+    empty, current_stream = _empty, _current_stream
+    several, current_device = torch.cuda.device_count() > 1, _current_device
+
+    def merge(memory: Tensor | Parts, lists: Lists) -> tuple[Tensor, Tensor]:
+        if several and current_device() != index:
+            with torch.cuda.device(index):
+                return merge(memory, lists)
+        if isinstance(memory, Parts):
+            start, numbers = memory.addresses, listed(lists, memory.at)
+        else:
+            start, numbers = memory.data_ptr(), listed(lists)
+        assert numbers is not None
+        values, indices = empty(size, stride, dtype), empty(size, stride, int64)
+        given = start, values.data_ptr(), indices.data_ptr(), *numbers
+        code = launch(current_stream(index), *given)
+        if code:
+            _retry(code, symbol, problem, index, launch, given)
+        return values, indices
+
+    return merge
+
+
 @lru_cache(maxsize=256)
 def _float32_bits(number: float) -> int:
     """The bits of the nearest float32; of numbers beyond its range, of infinity."""
@@ -299,6 +326,8 @@ def _given(problem: Problem) -> tuple[str, ...]:
     """What a launch is given, in order, by name."""
     if problem.answer == "windows":
         return TENSORS + TOLD
+    if problem.answer == MERGED:
+        return TENSORS + LISTED
     return TENSORS if problem.routing is None else TENSORS + ROUTING
 
 

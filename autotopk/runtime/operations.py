@@ -167,6 +167,7 @@ class Operation(Planner):
         longest: int | None = None,
         stable: Fallback | None = None,
         deterministic: "Operation | None" = None,
+        instead: Fallback = torch_topk,
         runtime: Runtime = default,
     ) -> None:
         """Declare an operation.
@@ -180,6 +181,7 @@ class Operation(Planner):
             longest: the longest dimension that its result can count; longer ones raise OverflowError.
             stable: the lowest index comes first among equals; what stands for torch.topk then, with its arguments.
             deterministic: what answers while torch is told to use deterministic algorithms, unless for data alone.
+            instead: what stands for torch.topk where it is not stable, with its arguments.
             runtime: whose winners, plans and failures count.
         """
         super().__init__(name, answer, longest, runtime)
@@ -188,7 +190,7 @@ class Operation(Planner):
         self._of_answer = of_pairs if answer == "pairs" else of_answer
         self.attach = attach
         self.stable = stable is not None
-        self._torch_topk = stable or torch_topk
+        self._torch_topk = stable or instead
         self.operator: Callable[..., Any] | None = None
         """Of torch, with arguments and results as here; see `operators`."""
         self._repeatable = deterministic

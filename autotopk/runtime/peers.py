@@ -1,12 +1,13 @@
-"""Memory of GPUs of one machine that all of them read: an all-gather that costs the host a tenth of what NCCL's does.
+"""Memory of GPUs of one machine that all of them read: results are exchanged without NCCL, and not even copied.
 
 Every rank writes its part to memory that torch's symmetric memory maps for all, waits on the device until all have,
-and copies theirs. Parts take turns between two places: who writes to a place has waited, with the call before, until
+and reads theirs. Parts take turns between two places: who writes to a place has waited, with the call before, until
 all had come to it, and so had read what was there.
 """
 
 import socket
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from autotopk import settings
 from autotopk.errors import inert, warn
+from autotopk.lists import Parts
 
 MOST_WORDS = 1 << 21
 """Of 64 bits, of a part: of longer ones NCCL takes little more time than the links do."""
@@ -45,7 +47,7 @@ class Peers:
         self._stream = torch.cuda.current_stream(device)
 
     def part(self, words: int) -> Tensor:
-        """int64 (words,) of this rank, at most `self.words`, to be written by the current stream; for `gathered`."""
+        """int64 (words,) of this rank, at most `self.words`, to be written by the current stream before `shown`."""
         stream = torch._C._cuda_getCurrentRawStream(self._device.index)
         if stream != self._stream.cuda_stream:
             last, self._stream = self._stream, torch.cuda.current_stream(self._device)
@@ -53,10 +55,12 @@ class Peers:
         self._turn ^= 1
         return self._parts(words)[self._handle.rank]
 
-    def gathered(self, words: int) -> Tensor:
-        """int64 (ranks * words,): the parts of all, in rank order. Nothing waits on the host."""
+    def shown(self, words: int) -> Parts:
+        """The parts of all, in rank order, for what comes next on the current stream. Nothing waits on the host."""
         self._handle.barrier(0, _PATIENCE_MS)
-        return torch.cat(self._parts(words))
+        parts = self._parts(words)
+        at = 8 * self._turn * self.words
+        return Parts(parts[self._handle.rank], self._handle.buffer_ptrs_dev, at, partial(torch.cat, parts))
 
     def _parts(self, words: int) -> list[Tensor]:
         """Of all ranks, at this turn."""

@@ -1,7 +1,7 @@
-"""Top-k of rows whose columns are sharded over the ranks of a group: local top-k, one all-gather, one merge."""
+"""Top-k of rows whose columns are sharded over the ranks of a group: local top-k, one exchange, one merge."""
 
 from collections.abc import Sequence
-from itertools import accumulate
+from math import prod
 from typing import Any
 
 import torch
@@ -9,11 +9,15 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as collectives
 from torch import Tensor
 
+from autotopk.lists import Lists, Parts, lists_of
+from autotopk.runtime import operations
 from autotopk.runtime.agreement import agreed_sizes, check_sizes, checked, gather_into
-from autotopk.runtime.declared import pairs, stable_pairs
-from autotopk.runtime.merging import merge_ordered
+from autotopk.runtime.declared import ordered_pairs, pairs, stable_pairs
+from autotopk.runtime.list_merges import merge_lists
+from autotopk.runtime.peers import peers_of
+from autotopk.runtime.views import fresh_strides
+from autotopk.strategies.torch_fallback.merged import packed
 
-_ALIGNMENT = 8  # bytes: of the widest dtype, so that every rank's part can be viewed as one
 _functional = getattr(collectives, "all_gather_single", None) or collectives.all_gather_tensor
 
 
@@ -66,52 +70,60 @@ def sharded_topk(
         raise ValueError(f"k={k} is more than the {sum(known)} columns of all shards, {known}")
     data = x.detach()
     offset = sum(known[:rank])
-    values, indices = _topk_of_data(data, k, group, dim, largest, sorted, stable, known)
+    values, indices = _topk_of_data(data, k, group, dim, largest, stable, known)
     if x.requires_grad and torch.is_grad_enabled():
         values = _Chosen.apply(x, values, indices, dim, offset)  # type: ignore[no-untyped-call]
     return torch.return_types.topk((values, indices))
 
 
 def _topk_of_data(
-    x: Tensor, k: int, group: Any, dim: int, largest: bool, sorted: bool, stable: bool, sizes: list[int]
+    x: Tensor, k: int, group: Any, dim: int, largest: bool, stable: bool, sizes: list[int]
 ) -> tuple[Tensor, Tensor]:
-    ours = min(k, x.shape[dim])
-    local_topk = stable_pairs if stable else pairs
-    values, indices = local_topk(x, ours, dim, largest, stable)  # in order if places are to tell
-    others = values.movedim(dim, -1).shape[:-1]
-    if others.numel() and k:
-        values, indices = (one.movedim(dim, -1).reshape(others.numel(), ours) for one in (values, indices))
-        values, indices = merge_ordered(*_from_all(values, indices, k, group, sizes), k, largest, sorted)
-        values, indices = (one.view(*others, k).movedim(-1, dim).contiguous() for one in (values, indices))
-    else:  # nothing to exchange, on any rank
-        values, indices = (one.new_empty((*x.shape[:dim], k, *x.shape[dim + 1 :])) for one in (values, indices))
+    others = x.shape[:dim] + x.shape[dim + 1 :]
+    rows = prod(others)
+    if not rows or not k:  # nothing to exchange, on any rank
+        size = (*x.shape[:dim], k, *x.shape[dim + 1 :])
+        return x.new_empty(size), x.new_empty(size, dtype=torch.int64)
+    lists = lists_of(rows, k, sizes, x.element_size())
+    everyone = _exchanged(x, lists, dim, largest, stable, group)
+    values, indices = merge_lists(everyone, lists, x.dtype, largest)
+    if len(others) != 1:
+        values, indices = values.view(*others, k), indices.view(*others, k)
+    if dim != len(others):
+        values, indices = values.movedim(-1, dim).contiguous(), indices.movedim(-1, dim).contiguous()
     return values, indices
 
 
-def _from_all(values: Tensor, indices: Tensor, k: int, group: Any, sizes: list[int]) -> tuple[Tensor, Tensor]:
-    """(rows, columns) values and global int64 indices of all ranks, in their order, from (rows, min(k, shard)) ours."""
-    counts = [min(k, size) for size in sizes]
-    most, world = max(counts), len(sizes)
-    rows, ours = values.shape
-    small = torch.int32 if max(sizes) < 1 << 31 else torch.int64
-    parts = [values, indices.to(small)]
-    if ours < most:
-        parts = [torch.nn.functional.pad(one, (0, most - ours)) for one in parts]
-    parts.sort(key=Tensor.element_size, reverse=True)  # the wider first: then both are aligned
-    ends = list(accumulate(rows * most * one.element_size() for one in parts))
-    spare = values.new_zeros(-ends[-1] % _ALIGNMENT, dtype=torch.uint8)
-    packed = torch.cat([*(one.contiguous().view(-1).view(torch.uint8) for one in parts), spare])
-    everyone = _gathered(packed, group, world).view(world, -1)
-    lists = {}
-    for one, start, end in zip(parts, [0, ends[0]], ends, strict=True):
-        lists[one is parts[0]] = everyone[:, start:end].view(one.dtype).unflatten(1, (rows, most))
-    values_first = parts[0].dtype is values.dtype
-    all_values, all_places = lists[values_first], lists[not values_first]
-    offsets = list(accumulate(sizes, initial=0))
-    return (
-        torch.cat([all_values[rank, :, :count] for rank, count in enumerate(counts)], dim=1),
-        torch.cat([all_places[rank, :, :count].long() + offsets[rank] for rank, count in enumerate(counts)], dim=1),
-    )
+def _exchanged(x: Tensor, lists: Lists, dim: int, largest: bool, stable: bool, group: Any) -> Tensor | Parts:
+    """What all ranks have, see `Lists`."""
+    world, words = len(lists.sizes), lists.part_bytes // 8
+    if not operations.is_plain(x, False) or operations.is_transformed():
+        found = (stable_pairs if stable else pairs)(x, min(lists.k, x.shape[dim]), dim, largest, True)
+        values, places = (one.movedim(dim, -1) for one in found)
+        return _gathered(packed(values, places, lists), group, world)
+    if peers := peers_of(group, x.device, words):
+        _fill(peers.part(words), x, lists, dim, largest, stable)
+        return peers.shown(words)
+    ours = x.new_empty(words, dtype=torch.int64)
+    _fill(ours, x, lists, dim, largest, stable)
+    return _gathered(ours, group, world)
+
+
+def _fill(memory: Tensor, x: Tensor, lists: Lists, dim: int, largest: bool, stable: bool) -> None:
+    """Write our part. Where that may be, kernels do."""
+    count, last = min(lists.k, x.shape[dim]), dim == x.dim() - 1
+    if not count:
+        return
+    size = (*x.shape[:dim], *x.shape[dim + 1 :], count)
+    strides = fresh_strides(size)
+    places = memory.as_strided(size, strides)
+    values = memory.view(x.dtype).as_strided(size, strides, lists.values_at // x.element_size())
+    select = stable_pairs if stable else ordered_pairs
+    if last:
+        select(x, count, dim, largest, True, (values, places))
+    else:
+        for ours, one in zip((values, places), select(x, count, dim, largest, True), strict=True):
+            ours.copy_(one.movedim(dim, -1))
 
 
 def _gathered(ours: Tensor, group: Any, world: int) -> Tensor:

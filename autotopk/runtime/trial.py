@@ -13,9 +13,10 @@ from autotopk.oracle.inputs import make_bias
 from autotopk.oracle.reference import problems_with
 from autotopk.oracle.routing import problems_with_routes
 from autotopk.oracle.windows import draw, problems_with_windows
-from autotopk.problem import KTH, WINDOWS, Problem
+from autotopk.problem import KTH, MERGED, WINDOWS, Problem
 from autotopk.runtime.views import Run
 from autotopk.strategies.torch_fallback import kth_by_torch
+from autotopk.strategies.torch_fallback.merged import lists_in_order, merge_by_torch
 from autotopk.strategies.torch_fallback.routed import route
 from autotopk.strategies.torch_fallback.selected import windows_by_torch
 from autotopk.told import task_of
@@ -48,6 +49,8 @@ class Trial:
         """The call of what `launch.bind` gives."""
         if self.ends is not None:
             return partial(self._windows, run)
+        if self.problem.operation == MERGED:
+            return partial(self._merged, run)
         return run if self.problem.routing is None else lambda x: run(x, self.bias, SCALE)
 
     @property
@@ -58,6 +61,8 @@ class Trial:
             return partial(self._windows, partial(windows_by_torch, largest=one.largest))
         if one.operation == KTH:
             return partial(kth_by_torch, k=one.k, largest=one.largest)
+        if one.operation == MERGED:
+            return partial(self._merged, partial(merge_by_torch, dtype=getattr(torch, one.dtype), largest=one.largest))
         if one.routing is None:
             return partial(torch_topk, k=one.k, dim=-1, largest=one.largest, sorted=one.sorted)
         return partial(route, bias=self.bias, scale=SCALE, k=one.k, routing=one.routing)
@@ -81,6 +86,14 @@ class Trial:
         run(x, task)
         assert task.values is not None
         return task.values, task.indices
+
+    def _merged(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Of lists of k that have all columns between them, the first of what is left over."""
+        cols, k = self.problem.cols, self.problem.k
+        sizes = [cols % k or k, *[k] * (-(-cols // k) - 1)]
+        memory, lists = lists_in_order(x, k, sizes, self.problem.largest)
+        found: tuple[Tensor, Tensor] = run(memory, lists)
+        return found
 
 
 def problems_with_kth(x: Tensor, answer: tuple[Tensor, Tensor], expected: Tensor) -> list[str]:

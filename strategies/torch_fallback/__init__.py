@@ -14,10 +14,11 @@ from torch import Tensor
 
 from autotopk.candidate import Knob
 from autotopk.device import Device
-from autotopk.problem import DTYPE_BYTES, KTH, WEIGHTS, WINDOWS, Problem
+from autotopk.problem import DTYPE_BYTES, KTH, MERGED, WEIGHTS, WINDOWS, Problem
 from autotopk.program import HostProgram
 from autotopk.strategies._costs import operators
 from autotopk.strategies.torch_fallback.chunked import chunked_topk, sort_topk, torch_topk
+from autotopk.strategies.torch_fallback.merged import merge_by_torch
 from autotopk.strategies.torch_fallback.routed import route
 from autotopk.strategies.torch_fallback.selected import windows_by_torch
 from autotopk.strategies.torch_fallback.stable import stable_topk
@@ -55,7 +56,7 @@ class TorchFallback(Strategy):
     config_type = TorchConfig
     preference: ClassVar[int] = -1000
     features = Features(
-        answers=frozenset({"pairs", WINDOWS, KTH, *WEIGHTS}), stable=frozenset(DTYPE_BYTES), embeddable=True
+        answers=frozenset({"pairs", WINDOWS, KTH, MERGED, *WEIGHTS}), stable=frozenset(DTYPE_BYTES), embeddable=True
     )
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
@@ -103,6 +104,9 @@ class TorchFallback(Strategy):
             return HostProgram(partial(windows_by_torch, largest=problem.largest), is_torch_topk=True)
         if problem.operation == KTH:
             return HostProgram(partial(kth_by_torch, k=problem.k, largest=problem.largest), is_torch_topk=True)
+        if problem.operation == MERGED:
+            merge = partial(merge_by_torch, dtype=getattr(torch, problem.dtype), largest=problem.largest)
+            return HostProgram(merge, is_torch_topk=True)
         if problem.routing is not None:
             return HostProgram(partial(route, k=problem.k, routing=problem.routing), is_torch_topk=True)
         runs: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {

@@ -19,7 +19,17 @@ from autotopk.compilers import nvcc
 from autotopk.device import H100, Device, cpu_device
 from autotopk.errors import AutotopkWarning, UnsupportedProblemError
 from autotopk.files import write_atomically
-from autotopk.problem import ANSWERS, DTYPE_BYTES, OPERATIONS, VECTOR_BYTES, WEIGHTS, WINDOWS, MemoryLayout, Problem
+from autotopk.problem import (
+    ANSWERS,
+    DTYPE_BYTES,
+    MERGED,
+    OPERATIONS,
+    VECTOR_BYTES,
+    WEIGHTS,
+    WINDOWS,
+    MemoryLayout,
+    Problem,
+)
 from autotopk.program import HostProgram, KernelProgram, most_scratch
 from autotopk.routing import LOGITS, Routing
 from autotopk.runtime import dispatch
@@ -77,6 +87,7 @@ def problems() -> Iterator[tuple[Problem, Device]]:
         yield plain, device
         if order:
             yield replace(plain, answer=WINDOWS, stable=True), device
+            yield replace(plain, answer=MERGED), device
     for device, (rows, cols, k, rule), dtype in product(DEVICES, ROUTERS, LOGITS):
         yield Problem.contiguous(rows, cols, k, dtype, device.type, routing=Routing.parse(rule)), device
 
@@ -134,7 +145,7 @@ def test_features_that_are_declared_are_served(strategy: Strategy) -> None:
     layouts = (MemoryLayout(64, vector=4, aligned=True), MemoryLayout(64 * 4, col_stride=4, inner=4))
     rules = [None, Routing(), Routing("sigmoid", True)]
     for device, dtype, answer, layout, cols, rule in product(
-        DEVICES, DTYPE_BYTES, (*ANSWERS, *OPERATIONS.values(), *WEIGHTS), layouts, (64, 1 << 17), rules
+        DEVICES, DTYPE_BYTES, (*ANSWERS, *OPERATIONS.values(), MERGED, *WEIGHTS), layouts, (64, 1 << 17), rules
     ):
         if (rule is None) == (answer in WEIGHTS) or (rule is not None and dtype not in LOGITS):
             continue
@@ -366,8 +377,9 @@ from autotopk.device import H100
 from autotopk.problem import Problem
 from autotopk.routing import Routing
 strategy, asked = registry.get(sys.argv[1]), 0
-forms = {"routing": Routing()}, {"routing": Routing("sigmoid", True)}, {"answer": "windows", "stable": True}
-for form in ({}, *forms):
+routers = {"routing": Routing()}, {"routing": Routing("sigmoid", True)}
+forms = {"answer": "windows", "stable": True}, {"answer": "merged"}
+for form in ({}, *routers, *forms):
     for problem in (Problem.contiguous(64, cols, 5, **form) for cols in (128, 1 << 17)):
         if not strategy.reasons_unable(problem, H100):
             for config in strategy.shortlist(problem, H100):
