@@ -32,6 +32,7 @@ SHAPES = ((1, 8_000_000, 100), (64, 65_536, 2048), (32, 65_536, 50))
 """Rows, columns of a shard, k; float32."""
 SMALL = ((1, 20_000, 100), (4, 1000, 1500))
 
+EXCHANGED = "sizes exchanged"
 GATHERED, LOCAL, FLOOR = "gather, torch.topk", "torch.topk, gather, torch.topk", "floor"
 BARS = {GATHERED: 3.0, LOCAL: 1.0}
 """How many times as long as our calls they are to take, at least."""
@@ -121,17 +122,21 @@ def seconds(way: Way, device: torch.device) -> float:
     return float(begin.elapsed_time(end)) / 1e3
 
 
-def slowest_us(way: Way, device: torch.device, calls: int) -> float:
-    """The median over calls of the slowest rank's time."""
-    for _ in range(3):
-        way()
-    times = []
+def slowest_us(ways: dict[str, Way], device: torch.device, calls: int) -> dict[str, float]:
+    """The median over calls of the slowest rank's time, of ways that take turns; all ranks begin together, and idle."""
+    for way in ways.values():
+        for _ in range(3):
+            way()
+    times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(calls):
-        dist.barrier()
-        times.append(seconds(way, device))
-    all_times = torch.tensor(times, device=device)
+        for name, way in ways.items():
+            dist.barrier()
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            times[name].append(seconds(way, device))
+    all_times = torch.tensor([*times.values()], device=device)
     dist.all_reduce(all_times, dist.ReduceOp.MAX)
-    return float(median(all_times.tolist())) * 1e6
+    return {name: median(found) * 1e6 for name, found in zip(ways, all_times.tolist(), strict=True)}
 
 
 def check(x: Tensor, k: int, sizes: list[int]) -> None:
@@ -157,7 +162,7 @@ def measured(rows: int, cols: int, k: int, device: torch.device, calls: int) -> 
     check(x, k, sizes)
     ways: dict[str, Way] = {
         "sizes given": partial(distributed.topk, x, k, sizes=sizes),
-        "sizes exchanged": partial(distributed.topk, x, k),
+        EXCHANGED: partial(distributed.topk, x, k),
         "stable": partial(distributed.topk, x, k, sizes=sizes, stable=True),
         GATHERED: partial(by_all_columns, x, k),
         LOCAL: partial(by_local_topk, x, k),
@@ -165,14 +170,13 @@ def measured(rows: int, cols: int, k: int, device: torch.device, calls: int) -> 
     }
     say = print if rank == 0 else lambda *_, **__: None
     say(f"{rows}x({world}x{cols}) k={k}: exact, the same on all ranks", flush=True)
-    row = Row(rows, cols, k)
-    for name, way in ways.items():
-        row.eager_us[name] = slowest_us(way, device, calls)
-        replayed = ""
-        if on_gpu and name != "sizes exchanged":  # for which the host waits
-            row.graph_us[name] = slowest_us(captured(way), device, calls)
-            replayed = f", as a graph {row.graph_us[name]:9.1f} us"
-        say(f"  {name:32} {row.eager_us[name]:9.1f} us{replayed}", flush=True)
+    row = Row(rows, cols, k, eager_us=slowest_us(ways, device, calls))
+    if on_gpu:
+        graphs = {name: captured(way) for name, way in ways.items() if name != EXCHANGED}  # for which the host waits
+        row.graph_us = slowest_us(graphs, device, calls)
+    for name, eager_us in row.eager_us.items():
+        replayed = f", as a graph {row.graph_us[name]:9.1f} us" if name in row.graph_us else ""
+        say(f"  {name:32} {eager_us:9.1f} us{replayed}", flush=True)
     say("\n".join(row.ratios()), flush=True)
     return row
 
@@ -187,7 +191,7 @@ def main() -> None:
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
     if on_gpu:
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if on_gpu else "gloo")
+    dist.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
     shapes = SHAPES if on_gpu and not asked.small else SMALL
     rows = [measured(*shape, device, asked.calls) for shape in shapes]
     if asked.json and dist.get_rank() == 0:

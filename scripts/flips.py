@@ -2,8 +2,8 @@
 
 Each database is compared with the one before it: of runs on several GPUs and on one, or of one database copied after
 each of several runs with `--force`. Where two have other winners for a workload, each tells by its own last races how
-much slower the other's winner is. That is a tie where it is at most 2 %, or within the joint 95 % margin; a flip is
-outside of the tie band where either says more.
+much slower the other's winner is: a tie where it is at most 2 %, or within the joint 95 % margin. A flip is outside of the
+tie band where whoever raced both says that it is none: then the two contradict each other.
 """
 
 import json
@@ -41,11 +41,11 @@ class Flip:
 
     @property
     def outside(self) -> bool:
-        """Of the tie band, by either; also where nobody raced both."""
+        """Of the tie band, by all that raced both; also where nobody did."""
         told = [
             gap > band for gap, band in zip(self.gaps, self.bands, strict=True) if gap is not None and band is not None
         ]
-        return any(told) or not told
+        return all(told)
 
 
 def read(path: Path) -> tuple[dict[Place, Candidate], dict[Place, Raced]]:
