@@ -2,7 +2,7 @@
 
 Each database is compared with the one before it: of runs on several GPUs and on one, or of one database copied after
 each of several runs with `--force`. Where two have other winners for a workload, each tells by its own last races how
-much slower the other's winner is: a tie where it is at most 2 %, or within the joint 95 % margin. A flip is outside of the
+much slower the other's winner is: a tie at most 2 % or the joint 95 % margin from it. A flip is outside of the
 tie band where whoever raced both says that it is none: then the two contradict each other.
 """
 
