@@ -40,8 +40,9 @@ class Parts(NamedTuple):
     own: "Tensor"
     """int64: the part of this rank."""
     addresses: int
-    """Of the addresses, in memory of this rank's GPU, that parts are `at` bytes behind."""
-    at: int
+    """Of the parts' addresses, in memory of this rank's GPU."""
+    numbers: list[int] | None
+    """What a kernel is told of them, see `listed`."""
     gathered: "Callable[[], Tensor]"
     """The same as one memory."""
 

@@ -37,6 +37,9 @@ GATHERED, LOCAL, FLOOR = "gather, torch.topk", "torch.topk, gather, torch.topk",
 BARS = {GATHERED: 3.0, LOCAL: 1.0}
 """How many times as long as our calls they are to take, at least."""
 
+STEP_NS = 500_000
+"""Of a clock, at whose next but one step all ranks begin."""
+
 Way = Callable[[], Any]
 
 
@@ -122,6 +125,16 @@ def seconds(way: Way, device: torch.device) -> float:
     return float(begin.elapsed_time(end)) / 1e3
 
 
+def begin_together(device: torch.device) -> None:
+    """Return on all ranks of a host at once, idle; a barrier alone lets some go 0.1 ms before others."""
+    dist.barrier()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    start = (time.monotonic_ns() // STEP_NS + 2) * STEP_NS  # of one clock for all processes
+    while time.monotonic_ns() < start:
+        pass
+
+
 def slowest_us(ways: dict[str, Way], device: torch.device, calls: int) -> dict[str, float]:
     """The median over calls of the slowest rank's time, of ways that take turns; all ranks begin together, and idle."""
     for way in ways.values():
@@ -130,9 +143,7 @@ def slowest_us(ways: dict[str, Way], device: torch.device, calls: int) -> dict[s
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(calls):
         for name, way in ways.items():
-            dist.barrier()
-            if device.type == "cuda":
-                torch.cuda.synchronize()
+            begin_together(device)
             times[name].append(seconds(way, device))
     all_times = torch.tensor([*times.values()], device=device)
     dist.all_reduce(all_times, dist.ReduceOp.MAX)

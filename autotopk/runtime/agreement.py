@@ -11,8 +11,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from autotopk.runtime.peers import peers_of
-
 _DTYPES = sorted({str(one) for one in vars(torch).values() if isinstance(one, torch.dtype)})
 _MOST_DIMS = 16
 _MASK = (1 << 62) - 1
@@ -87,13 +85,9 @@ def _exchanged(about: list[int], x: Any, group: Any) -> list[list[int]]:
     else:
         on_gpu = "nccl" in dist.get_backend(group)
         device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
-    world, ours = dist.get_world_size(group), torch.tensor(about, dtype=torch.int64)
-    if peers := peers_of(group, device, len(about)):
-        peers.part(len(about)).copy_(ours)
-        everyone = peers.shown(len(about)).gathered()
-    else:
-        everyone = torch.empty(world * len(about), dtype=torch.int64, device=device)
-        gather_into(everyone, ours.to(device), group=group)
+    world = dist.get_world_size(group)
+    everyone = torch.empty(world * len(about), dtype=torch.int64, device=device)
+    gather_into(everyone, torch.tensor(about, dtype=torch.int64, device=device), group=group)
     found: list[list[int]] = everyone.view(world, -1).tolist()
     return found
 

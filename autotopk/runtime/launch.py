@@ -247,7 +247,7 @@ def _bind_merges(problem: Problem, size: tuple[int, ...], index: int, launch: La
             with torch.cuda.device(index):
                 return merge(memory, lists)
         if isinstance(memory, Parts):
-            start, numbers = memory.addresses, listed(lists, memory.at)
+            start, numbers = memory.addresses, memory.numbers
         else:
             start, numbers = memory.data_ptr(), listed(lists)
         assert numbers is not None

@@ -15,11 +15,10 @@ from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from autotopk import settings
 from autotopk.errors import inert, warn
-from autotopk.lists import Parts
+from autotopk.lists import Lists, Parts, listed
 
 MOST_WORDS = 1 << 21
 """Of 64 bits, of a part: of longer ones NCCL takes little more time than the links do."""
@@ -42,34 +41,28 @@ class Peers:
         self._device = device
         self._memory = symmetric.empty(2 * words, dtype=torch.int64, device=device)
         self._handle = symmetric.rendezvous(self._memory, group)
-        self._places: dict[tuple[int, int], list[Tensor]] = {}
         self._turn = 0
         self._stream = torch.cuda.current_stream(device)
 
-    def part(self, words: int) -> Tensor:
-        """int64 (words,) of this rank, at most `self.words`, to be written by the current stream before `shown`."""
+    def parts(self, turn: int, lists: Lists) -> Parts:
+        """Where the parts of all ranks are at a turn, 0 or 1."""
+        handle, first, words = self._handle, turn * self.words, lists.part_bytes // 8
+        all_parts = [handle.get_buffer(rank, (words,), torch.int64, first) for rank in range(handle.world_size)]
+        numbers = listed(lists, 8 * first)
+        return Parts(all_parts[handle.rank], handle.buffer_ptrs_dev, numbers, partial(torch.cat, all_parts))
+
+    def begin(self) -> int:
+        """The turn of a call, whose part is to be written by the current stream."""
         stream = torch._C._cuda_getCurrentRawStream(self._device.index)
         if stream != self._stream.cuda_stream:
             last, self._stream = self._stream, torch.cuda.current_stream(self._device)
             self._stream.wait_stream(last)
         self._turn ^= 1
-        return self._parts(words)[self._handle.rank]
+        return self._turn
 
-    def shown(self, words: int) -> Parts:
-        """The parts of all, in rank order, for what comes next on the current stream. Nothing waits on the host."""
+    def meet(self) -> None:
+        """What comes next on the current stream reads the parts of all. Nothing waits on the host."""
         self._handle.barrier(0, _PATIENCE_MS)
-        parts = self._parts(words)
-        at = 8 * self._turn * self.words
-        return Parts(parts[self._handle.rank], self._handle.buffer_ptrs_dev, at, partial(torch.cat, parts))
-
-    def _parts(self, words: int) -> list[Tensor]:
-        """Of all ranks, at this turn."""
-        parts = self._places.get((self._turn, words))
-        if parts is None:
-            handle, first = self._handle, self._turn * self.words
-            parts = [handle.get_buffer(rank, (words,), torch.int64, first) for rank in range(handle.world_size)]
-            self._places[self._turn, words] = parts
-        return parts
 
 
 _known: WeakKeyDictionary[Any, Peers | None] = WeakKeyDictionary()
@@ -83,7 +76,7 @@ def peers_of(group: Any, device: torch.device, words: int) -> Peers | None:
 
     Where it is not known yet, or for smaller parts, all ranks find out together: they call it with the same size.
     """
-    if words > MOST_WORDS or device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+    if words > MOST_WORDS or device.type != "cuda":
         return None
     with _lock:
         found: Peers | None = _known.get(group, _UNKNOWN)

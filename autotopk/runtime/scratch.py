@@ -19,7 +19,7 @@ from torch import Tensor
 MAX_BUFFERS = 64
 """Most that are kept; when streams and threads come and go without end, all are dropped, and live ones made again."""
 
-_capturing: Callable[[], bool] = getattr(
+capturing: Callable[[], bool] = getattr(
     torch._C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
 )
 
@@ -29,7 +29,7 @@ _kept: dict[tuple[int, int, int], Tensor] = {}
 
 def zeroed(index: int, stream: int, size: int) -> Tensor:
     """At least so many bytes that are zero for what comes next on a stream, which is the current one of its device."""
-    if _capturing():
+    if capturing():
         return torch.zeros(size, dtype=torch.uint8, device=f"cuda:{index}")
     owner = index, stream, get_ident()
     buffer = _kept.get(owner)

@@ -1,6 +1,8 @@
 """What the ranks of tests of shards do."""
 
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -9,6 +11,8 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 
 import autotopk
 from autotopk import distributed
+from autotopk.lists import Lists, Parts
+from autotopk.runtime import sharded
 from tests.runtime.world import GROUPS, SIZE
 
 PLACEMENTS = {"rows": Shard(0), "cols": Shard(1), "all": Replicate(), "partial": Partial()}
@@ -20,6 +24,35 @@ def select(size: int, x: Any, k: Any, options: dict[str, Any]) -> tuple[Tensor, 
     group = GROUPS[size] if size < SIZE else None  # the default
     found = distributed.topk(x, k, group, **options)
     return found.values, found.indices, distributed.topk_indices(x, k, group, **options)
+
+
+class OwnMemory:
+    """In place of `Peers`, of a rank alone."""
+
+    words = 1 << 16
+
+    def __init__(self) -> None:
+        self.memory, self.turn = torch.zeros(2 * self.words, dtype=torch.int64), 0
+
+    def parts(self, turn: int, lists: Lists) -> Parts:
+        part = self.memory[turn * self.words :][: lists.part_bytes // 8]
+        return Parts(part, 0, None, partial(torch.cat, [part]))
+
+    def begin(self) -> int:
+        self.turn ^= 1
+        return self.turn
+
+    def meet(self) -> None:
+        """Nobody is waited for."""
+
+
+def asked_again(x: Tensor, others: list[Tensor], k: int, options: dict[str, Any]) -> list[tuple[Tensor, Tensor]]:
+    """Of one rank, for other tensors after the first, by what is kept of it."""
+    group, memory = GROUPS[1], OwnMemory()
+    with patch.object(sharded, "peers_of", lambda *_: memory):
+        found = [distributed.topk(one, k, group, **options) for one in (x, *others)]
+    assert len(sharded._kept.pop(group)) == 1
+    return [(one.values, one.indices) for one in found]
 
 
 def gradient(size: int, x: Tensor, k: int, weights: Tensor, options: dict[str, Any]) -> tuple[Tensor, Tensor]:

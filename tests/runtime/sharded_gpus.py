@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from autotopk import distributed
-from autotopk.runtime import peers
+from autotopk.runtime import peers, sharded
 
 Found = tuple[Tensor, Tensor]
 
@@ -16,6 +16,7 @@ def without_peers() -> bool:
     """From now on NCCL gathers. Returns whether it did not before."""
     had = peers._known.get(dist.group.WORLD)
     peers._known[dist.group.WORLD] = None
+    sharded._kept.clear()
     return had is not None
 
 

@@ -96,6 +96,21 @@ def test_gradients_go_to_the_shards(ranks: World, sizes: list[int], dim: int) ->
     assert torch.equal(torch.cat([one[1] for one in found], dim), second)
 
 
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("shape", "dim"), [((9,), 0), ((4, 30), -1), ((30, 4), 0), ((2, 9, 3), 1)], ids=str)
+def test_what_is_asked_again(ranks: World, shape: tuple[int, ...], dim: int, dtype: torch.dtype, stable: bool) -> None:
+    """By memory that ranks share: here of one rank, whose parts take turns."""
+    xs = [drawn([*shape], dtype, kind, seed) for seed, kind in enumerate(("random", "special", "random", "special"))]
+    k, options = 3, {"dim": dim, "stable": stable, "sizes": [shape[dim]]}
+    (found,) = ranks.call(sharded_calls.asked_again, [(xs[0], xs[1:], k, options)])
+    for x, (values, indices) in zip(xs, found, strict=True):
+        torch.testing.assert_close(values, torch.topk(x, k, dim).values, rtol=0, atol=0, equal_nan=True)
+        assert bits(values) == bits(x.gather(dim, indices)) or x.element_size() == 2
+        if stable:
+            assert torch.equal(indices, x.sort(dim=dim, descending=True, stable=True).indices.narrow(dim, 0, k))
+
+
 @pytest.mark.parametrize("sizes", [[6, 6], [5, 0, 3]], ids=str)
 def test_in_one_graph(ranks: World, sizes: list[int]) -> None:
     x = drawn([4, sum(sizes)], torch.float32, "random", 2)
