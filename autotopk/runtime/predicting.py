@@ -1,8 +1,9 @@
 """What could serve a problem by predicted times, quickest first: rungs of the able strategies, and their shortlists."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from math import inf, isclose
+from operator import itemgetter
 from typing import NamedTuple
 
 from autotopk import registry
@@ -13,7 +14,7 @@ from autotopk.problem import Problem
 from autotopk.runtime.borrowing import lenders
 from autotopk.runtime.winners import NONE, Winners
 from autotopk.strategies.torch_fallback import strategy as torch_fallback
-from autotopk.strategy import Config, Strategy
+from autotopk.strategy import Config, Strategy, written
 from autotopk.workloads import Workload
 
 RUNGS = 4
@@ -66,26 +67,27 @@ def _leave_out_changed(model: Model, device: Device) -> None:
         except Exception:  # not installed, of another version, or anyone's code
             same = False
         if not same:
-            model.strategies.pop(candidate.strategy, None)
+            model.leave_out(candidate.strategy)
 
 
 def unfitted(problem: Problem, device: Device, model: Model) -> str:
     """A strategy that would serve by its own rule and of which nothing was fitted: who knows whether it is the best."""
     strange = (one for one in registry.available() if one.name not in model.strategies and one is not torch_fallback)
-    able = (one for one in strange if not one.reasons_unable(problem, device))
+    able = (one for one in strange if one.is_able(problem, device))
     return next((one.name for one in able if one.heuristic(problem, device) is not None), "")
 
 
 def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:
     """All that have a prediction, the best first; of equal times in the order of their names."""
     near = model.near(TuningKey.of(problem))
-    able = [one for one in registry.available() if one.name in model.strategies]
-    able = [one for one in able if not one.reasons_unable(problem, device)]
+    able = [one for one in registry.available() if one.name in model.strategies and one.is_able(problem, device)]
 
     def predicted(strategy: Strategy, configs: Iterable[Config], handicap: float) -> Iterator[Proposal]:
+        family, terms = strategy.name, strategy.terms
+        predict = model.of(family, near)
         for config in configs:
-            name = _name(strategy, config)
-            time_us = model.time_us(strategy.name, name, strategy.terms(config, problem, device), near)
+            name = f"{family} {written(config)}"
+            time_us = predict(name, terms(config, problem, device))
             if time_us is not None:
                 points = model.candidates.get(name, 0)
                 yield Proposal(time_us * (1 + handicap), name, time_us, points, strategy, config)
@@ -106,9 +108,4 @@ def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:
         if best.get(strategy, 0.0) <= FAR * least:  # torch's operators have no rungs
             shortlist = predicted(strategy, strategy.shortlist(problem, device), COMPILED)
             found += [one for one in shortlist if one.name not in known]
-    return sorted(found, key=lambda one: one[:2])
-
-
-@lru_cache(1 << 14)
-def _name(strategy: Strategy, config: Config) -> str:
-    return str(strategy.candidate(config))
+    return sorted(found, key=itemgetter(0, 1))
