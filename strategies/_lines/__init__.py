@@ -49,6 +49,16 @@ def distance(rung: Any, usual: Any, first: str) -> float:
     return sum(weight * abs(log2(getattr(rung, knob) / getattr(usual, knob))) for weight, knob in knobs)
 
 
+@lru_cache(1 << 8)
+def _steps(
+    strategy: "LinesStrategy", windows: bool, dtype: str, device: Device
+) -> tuple[tuple[int, int, Any], ...]:
+    """(bytes of the longest row, largest k, rung) of what a device has room for at all."""
+    short = Problem.contiguous(1, 1, 1, dtype, device.type)
+    rungs = (rung for rung in strategy.steps(windows) if strategy.valid(rung, short, device))
+    return tuple((rung.room, 4 * rung.capacity // 5, rung) for rung in rungs)
+
+
 class LinesStrategy(Strategy):
     """A family of kernels in CUDA C++, with rungs of plain top-k and of windows."""
 
@@ -76,8 +86,10 @@ class LinesStrategy(Strategy):
         usual = self.usual(problem, device)
         if usual is None:
             return []
-        able = [rung for rung in self.steps(problem.answer == WINDOWS) if self.valid(rung, problem, device)]
-        return sorted(able, key=lambda rung: distance(rung, usual, self.nearest_by))
+        bytes_, k, first = problem.cols * problem.itemsize, problem.k, self.nearest_by
+        steps = _steps(self, problem.answer == WINDOWS, problem.dtype, device)
+        able = [rung for room, most, rung in steps if bytes_ <= room and k <= most]
+        return sorted(able, key=lambda rung: distance(rung, usual, first))
 
     def rungs(self, arch: int) -> Iterator[CudaSource]:
         """All that the architecture has room for."""

@@ -22,6 +22,8 @@ FEW = 8
 ROWS = (1, 2, 4, 8, 16, 32, 64)
 MAX_KEY_REGISTERS = {1: 64, 2: 64, 4: 64, 8: 32, 16: 16}
 """32-bit registers of a thread that may hold keys, by warps: more of them spill; half of it for several rows."""
+MOST_KEYS = max(32 * warps * registers for warps, registers in MAX_KEY_REGISTERS.items())
+"""The same of a block."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class MaskedArgmax(Strategy):
             reasons.append(f"rows of {problem.cols} are longer than {MAX_COLS}")
         if problem.k > MAX_K:
             reasons.append(f"k={problem.k} is above {MAX_K}")
-        if not any(_fits(MaskedArgmaxConfig(1, warps), problem) for warps in MAX_KEY_REGISTERS):
+        if power_of_two(problem.cols) * _registers(problem.dtype) > MOST_KEYS:
             reasons.append(f"rows of {problem.cols} {problem.dtype} do not fit a block's registers")
         return reasons
 
