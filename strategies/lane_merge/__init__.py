@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from math import sqrt
 from typing import ClassVar, Self
@@ -205,13 +205,26 @@ class LaneMerge(Strategy):
 
     def terms(self, config: LaneMergeConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.short_rows`."""
-        return costs.lanes(config, share(config.lanes, problem), problem, device)
+        return terms(config, _kernel(config, problem), problem, device)
 
     def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every 32 * warps / lanes rows; the rung of the configuration, if there is one that serves."""
-        rung = next((rung for rung in _serving(problem) if rung.config == config), None)
-        kernel = rung or LaneMergeKernel.least(config, problem)
-        return KernelProgram.of(kernel.source, Extent(per=(("rows", 32 * config.warps // config.lanes),)))
+        source = _kernel(config, problem).source
+        return KernelProgram.of(source, Extent(per=(("rows", 32 * config.warps // config.lanes),)))
+
+
+def _kernel(config: LaneMergeConfig, problem: Problem) -> LaneMergeKernel:
+    """What runs: the rung of the configuration, if there is one that serves."""
+    rung = next((rung for rung in _serving(problem) if rung.config == config), None)
+    return rung or LaneMergeKernel.least(config, problem)
+
+
+def terms(
+    config: LaneMergeConfig, kernel: LaneMergeKernel, problem: Problem, device: Device
+) -> tuple[float, ...]:
+    """See `_costs.short_rows`."""
+    loaded, unrolled = kernel.vectors * kernel.width, kernel.most in UNROLLED
+    return costs.lanes(config, loaded, kernel.most, problem, device, tree=config.tree, unrolled=unrolled)
 
 
 def ordered(
@@ -383,14 +396,15 @@ def kernels(dtype: str, largest: bool) -> tuple[LaneMergeKernel, ...]:
     return tuple(LaneMergeKernel(LaneMergeConfig(*row[1:5]), *row[5:], dtype, largest, row[0]) for row in rows)
 
 
-def _serving(problem: Problem) -> list[LaneMergeKernel]:
+@lru_cache(64)  # whoever asks about a problem does so several times
+def _serving(problem: Problem) -> tuple[LaneMergeKernel, ...]:
     """The rungs that serve, those of the least work first."""
     rungs = [
         rung
         for rung in kernels(problem.dtype, problem.largest)
         if rung.reading == reading_of(rung.config.lanes, problem) and rung.serves(problem)
     ]
-    return sorted(rungs, key=lambda rung: rung.work(problem))
+    return tuple(sorted(rungs, key=lambda rung: rung.work(problem)))
 
 
 strategy = LaneMerge()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import ClassVar
 
 from autotopk.candidate import Knob
@@ -160,9 +160,8 @@ class MaskedArgmax(Strategy):
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[MaskedArgmaxConfig]:
         """The rungs that serve, those of the least work a row first; where rows are few, of one row a program."""
-        rungs = _serving(problem)
         few = problem.rows <= FEW * device.processors
-        rungs.sort(key=lambda rung: few and rung.config.rows_per_program > 1)
+        rungs = sorted(_serving(problem), key=lambda rung: few and rung.config.rows_per_program > 1)
         return list(dict.fromkeys(rung.config for rung in rungs))
 
     def rungs(self, arch: int) -> Iterator[KernelSource]:
@@ -172,7 +171,9 @@ class MaskedArgmax(Strategy):
 
     def terms(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.short_rows`."""
-        return short_rows.masks(config.rows_per_program, config.warps, problem, device)
+        rung = next((rung for rung in _serving(problem) if rung.config == config), None)
+        length = rung.longest if rung else power_of_two(problem.cols)
+        return short_rows.masks(config.rows_per_program, config.warps, length, problem, device)
 
     def program(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every `rows_per_program` rows; the rung of the configuration, if there is one that serves."""
@@ -211,10 +212,11 @@ def kernels(element: str) -> tuple[MaskedArgmaxKernel, ...]:
     )
 
 
-def _serving(problem: Problem) -> list[MaskedArgmaxKernel]:
+@lru_cache(64)  # whoever asks about a problem does so several times
+def _serving(problem: Problem) -> tuple[MaskedArgmaxKernel, ...]:
     """The rungs that serve, those of the least work first."""
     rungs = [rung for rung in kernels(_element(problem.dtype)) if rung.serves(problem)]
-    return sorted(rungs, key=lambda rung: rung.work)
+    return tuple(sorted(rungs, key=lambda rung: rung.work))
 
 
 def _fewest_warps(problem: Problem) -> MaskedArgmaxConfig:
