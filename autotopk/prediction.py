@@ -33,7 +33,7 @@ REACH, SHORT_REACH = 2.0, 1.0
 DOUBT = 0.1
 """Weight of the belief that nothing is off, beside those of the points around."""
 
-LEAST_WEIGHT = 0.02
+LEAST_WEIGHT = 0.05
 
 OTHER_WIDTH, OTHER_ORDER = 0.5, 0.5
 """How far a dtype of twice the width, and the other order, are from one another, in doublings."""
