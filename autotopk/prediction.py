@@ -140,7 +140,7 @@ class Near:
     def __init__(self, squares: Sequence[tuple[float, Point]]) -> None:
         """Set up, from points and the squares of their distances in doublings."""
         self._around = [(exp(away * _PER_SQUARE), point.strategies) for away, point in squares]
-        self._nearest = [(exp(away * _PER_SHORT), point.candidates) for away, point in squares if away < NEAREST]
+        self.nearest = [(exp(away * _PER_SHORT), point.candidates) for away, point in squares if away < NEAREST]
         self._strategies: dict[str, float] = {}
 
     def off(self, strategy: str, candidate: str) -> float:
@@ -148,7 +148,7 @@ class Near:
         off = self._strategies.get(strategy)
         if off is None:
             off = self._strategies[strategy] = _mean(self._around, strategy)
-        return off + _mean(self._nearest, candidate) if self._nearest else off
+        return off + _mean(self.nearest, candidate) if self.nearest else off
 
 
 def _mean(weighted: Sequence[tuple[float, Mapping[str, float]]], name: str) -> float:
@@ -216,6 +216,8 @@ class Model:
     def of(self, strategy: str, near: Near) -> Callable[[str, Sequence[float]], float | None]:
         """`time_us` of the configurations of one strategy."""
         coefficients, largest = self._halves.get(strategy, NOTHING)
+        off, own = near.off, bool(near.nearest)
+        alike = None if own else off(strategy, "")  # of all its configurations, where none was measured very near
 
         def time_us(candidate: str, terms: Sequence[float]) -> float | None:
             if len(coefficients) != len(terms):
@@ -223,7 +225,7 @@ class Model:
             total = sum(map(mul, coefficients, terms))
             if total <= 0.0 or any(map(gt, terms, largest)):
                 return None
-            return total * exp(near.off(strategy, candidate))
+            return total * exp(off(strategy, candidate) if alike is None else alike)
 
         return time_us
 
