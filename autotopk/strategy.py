@@ -220,21 +220,23 @@ def written(config: Config) -> str:
     if text is None:
         names, numbers = _writing(type(config))  # type: ignore[arg-type]  # mypy knows of no hash of types
         values = tuple([getattr(config, name) for name in names])
-        integers = _INTEGER.issuperset(map(type, values))
-        text = numbers % values if integers else knobs_json(dict(zip(names, values, strict=True)))
+        if _PLAIN.issuperset(map(type, values)):
+            text = numbers % tuple([_BOOLS[value] if value is True or value is False else value for value in values])
+        else:
+            text = knobs_json(dict(zip(names, values, strict=True)))
         with suppress(AttributeError):  # it has slots
             object.__setattr__(config, _TEXT, text)
     return text
 
 
-_TEXT, _INTEGER = "_autotopk_text", frozenset({int})
+_TEXT, _PLAIN, _BOOLS = "_autotopk_text", frozenset({int, bool}), ("false", "true")
 
 
 @cache
 def _writing(config_type: type) -> tuple[tuple[str, ...], str]:
-    """Knobs in the order of their text, and the text where all are integers."""
+    """Knobs in the order of their text, and the text around integers and booleans."""
     names = tuple(sorted(_knobs_of(config_type)))
-    return names, "{" + ",".join(f'"{name}":%d' for name in names) + "}"
+    return names, "{" + ",".join(f'"{name}":%s' for name in names) + "}"
 
 
 @cache

@@ -42,6 +42,9 @@ class LaneMergeConfig:
     """Merge lists pairwise, for k <= 4, rather than take one head after the other."""
 
 
+_config = lru_cache(1 << 10)(LaneMergeConfig)  # a call where nothing was tuned asks for several
+
+
 @dataclass(frozen=True)
 class LaneMergeKernel:
     """What is compiled: a configuration, and the sizes up to which its kernel goes."""
@@ -261,13 +264,13 @@ def _layouts(problem: Problem, device: Device) -> Iterator[LaneMergeConfig]:
         for warps in (1, 2) if lanes == 32 else (1, 2, 4):
             if warps == 1 or problem.rows * lanes > 32 * device.processors:  # none idle
                 depths = _depths(lanes, problem, tree=False, least=8)[: 1 if problem.k <= 16 else 2]
-                yield from (LaneMergeConfig(lanes, warps, depth, False) for depth in depths)
+                yield from (_config(lanes, warps, depth, False) for depth in depths)
                 if problem.k <= TREE_K and lanes <= 8:
-                    yield LaneMergeConfig(lanes, warps, _depths(lanes, problem, tree=True, least=4)[0], True)
+                    yield _config(lanes, warps, _depths(lanes, problem, tree=True, least=4)[0], True)
 
 
 def _depths(lanes: int, problem: Problem, *, tree: bool, least: int) -> list[int]:
-    needed = min(share(lanes, problem), least_depth(LaneMergeConfig(lanes, 1, 0, tree), problem))
+    needed = min(share(lanes, problem), least_depth(_config(lanes, 1, 0, tree), problem))
     return [depth for depth in DEPTHS if depth >= max(least, needed)]
 
 

@@ -34,6 +34,9 @@ class MaskedArgmaxConfig:
     warps: int
 
 
+_config = lru_cache(1 << 10)(MaskedArgmaxConfig)  # a call where nothing was tuned asks for several
+
+
 @dataclass(frozen=True)
 class MaskedArgmaxKernel:
     """What is compiled: a configuration, and the sizes up to which its kernel goes."""
@@ -139,7 +142,7 @@ class MaskedArgmax(Strategy):
             for rows in ROWS
             for warps in MAX_KEY_REGISTERS
             if rows < 2 * problem.rows
-            and _fits(config := MaskedArgmaxConfig(rows, warps), problem)
+            and _fits(config := _config(rows, warps), problem)
             and rows * width >= 32 * warps
         ] or [MaskedArgmaxConfig(1, 1)]
 
@@ -220,7 +223,7 @@ def _serving(problem: Problem) -> tuple[MaskedArgmaxKernel, ...]:
 
 
 def _fewest_warps(problem: Problem) -> MaskedArgmaxConfig:
-    layouts = (MaskedArgmaxConfig(1, warps) for warps in MAX_KEY_REGISTERS)
+    layouts = (_config(1, warps) for warps in MAX_KEY_REGISTERS)
     return next(config for config in layouts if _fits(config, problem))
 
 
