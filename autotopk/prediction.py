@@ -222,7 +222,7 @@ class Model:
         def time_us(candidate: str, terms: Sequence[float]) -> float | None:
             if len(coefficients) != len(terms):
                 return None
-            total = sum(map(mul, coefficients, terms))
+            total: float = sum(map(mul, coefficients, terms))
             if total <= 0.0 or any(map(gt, terms, largest)):
                 return None
             return total * exp(off(strategy, candidate) if alike is None else alike)

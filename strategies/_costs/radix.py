@@ -14,18 +14,18 @@ from autotopk.strategies._radix.limits import shared_bytes
 def terms(config: RadixConfig, problem: Problem, device: Device) -> tuple[float, ...]:
     """A launch, bytes; of a round its latency, its digits, the sort, barriers; of a processor elements and digits."""
     rows, cols, k, itemsize, capacity = problem.rows, problem.cols, problem.k, problem.itemsize, config.capacity
-    blocks, threads, room, at_once, sorted_, bins, streams, digits = _fixed(config, itemsize, device)
+    blocks, threads, room, together, sorted_, bins, streams, digits = _fixed(config, itemsize, device)
     parts = rows * blocks
-    times, busy, everything = -(-parts // at_once), load(parts, device), cols / blocks
+    times, busy, everything = -(-parts // together), load(parts, device), cols / blocks
     each, thousand = times / threads, busy * 1e-3
     stream = streamed = again = more = several = 0.0
+    inside = min(everything, room)
     if everything > room:
-        inside, streamed = room, everything - room
+        streamed = everything - room
         expected = 2 * k * cols / (room * blocks)
         again, more = streamed * (expected > 8 * threads), streamed * (expected >= capacity > 0)
         stream = reading(everything * itemsize, parts, times)
     else:
-        inside = everything
         several = times * float(survivors(cols, k, problem.dtype, config.radix_bits) > capacity > 0)
     each_inside, each_bins, inside_of_all = each * inside, each * bins, thousand * inside
     return (
@@ -65,9 +65,11 @@ NONE = (0.0, 0.0, 0.0, 0.0)
 
 @lru_cache(1 << 12)  # what no row has a say in
 def _fixed(config: RadixConfig, itemsize: int, device: Device) -> tuple[int, int, int, int, float, int, bool, int]:
-    """Blocks and threads; elements of a block in registers; blocks that run at once; comparisons, bins of a digit;
-    whether it is a kernel for rows of any length; digits of a key where nothing is sorted, which then are all gone
-    through as long as keys are alike."""
+    """Of a block threads and elements in registers, of the device blocks that run at once; comparisons, bins, digits.
+
+    The digits of a key count where nothing is sorted, and are all gone through as long as keys are alike. The one but
+    last says whether it is a kernel for rows of any length.
+    """
     blocks, threads = config.blocks_per_row, config.threads
     words = 2 if itemsize == 8 else 1
     taken = 32 + config.items * words

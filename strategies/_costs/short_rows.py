@@ -20,12 +20,21 @@ class Lanes(Protocol):
 
 
 def lanes(
-    config: Lanes, share: int, most: int, problem: Problem, device: Device, *, tree: bool = False, unrolled: bool = True
+    config: Lanes,
+    loaded: tuple[int, int],
+    most: int,
+    problem: Problem,
+    device: Device,
+    *,
+    tree: bool = False,
+    unrolled: bool = True,
 ) -> tuple[float, ...]:
     """A launch, bytes; a warp's loads, insertions and rounds of merging, once a round and for all of a processor.
 
-    A kernel loads `share` elements of a lane, however short rows are, and goes `most` rounds, where these are no loop.
+    A kernel loads so many elements of a lane, however short rows are, so many of them with a look at a row's end, and
+    goes `most` rounds, where these are no loop.
     """
+    share, checked = loaded
     lanes, warps, depth = config.lanes, config.warps, config.depth
     per_block = 32 * warps // lanes
     blocks = -(-problem.rows // per_block)
@@ -40,6 +49,7 @@ def lanes(
         problem.rows * problem.cols * problem.itemsize * 1e-6,
         times,
         times * share,
+        times * checked,
         times * inserted,
         times * merging,
         times * problem.k,

@@ -89,7 +89,11 @@ class LinesStrategy(Strategy):
         usual = self.usual(problem, device)
         if usual is None:
             return []
-        bytes_, k, (first, room, capacity) = problem.cols * problem.itemsize, problem.k, place_of(usual, self.nearest_by)
+        bytes_, k, (first, room, capacity) = (
+            problem.cols * problem.itemsize,
+            problem.k,
+            place_of(usual, self.nearest_by),
+        )
         able = [
             (100 * abs(its_first - first) + abs(its_room - room) + abs(its_capacity - capacity), at, rung)
             for at, (longest, most, (its_first, its_room, its_capacity), rung) in enumerate(

@@ -191,4 +191,3 @@ def _rungs(config_type: Any, dtype: str) -> list[list[Any]]:
                 same = found.setdefault(tuple(knobs.items()), [])
                 same += [config_type(capacity=capacity, **knobs) for capacity in capacities]
     return [list(dict.fromkeys(same)) for same in found.values()]
-

@@ -222,11 +222,10 @@ def _kernel(config: LaneMergeConfig, problem: Problem) -> LaneMergeKernel:
     return rung or LaneMergeKernel.least(config, problem)
 
 
-def terms(
-    config: LaneMergeConfig, kernel: LaneMergeKernel, problem: Problem, device: Device
-) -> tuple[float, ...]:
+def terms(config: LaneMergeConfig, kernel: LaneMergeKernel, problem: Problem, device: Device) -> tuple[float, ...]:
     """See `_costs.short_rows`."""
-    loaded, unrolled = kernel.vectors * kernel.width, kernel.most in UNROLLED
+    loaded = kernel.vectors * kernel.width, (kernel.vectors - kernel.inside) * kernel.width
+    unrolled = kernel.most in UNROLLED
     return costs.lanes(config, loaded, kernel.most, problem, device, tree=config.tree, unrolled=unrolled)
 
 

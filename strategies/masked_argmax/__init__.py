@@ -141,9 +141,7 @@ class MaskedArgmax(Strategy):
             config
             for rows in ROWS
             for warps in MAX_KEY_REGISTERS
-            if rows < 2 * problem.rows
-            and _fits(config := _config(rows, warps), problem)
-            and rows * width >= 32 * warps
+            if rows < 2 * problem.rows and _fits(config := _config(rows, warps), problem) and rows * width >= 32 * warps
         ] or [MaskedArgmaxConfig(1, 1)]
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
