@@ -1,5 +1,6 @@
 """Recorded measurements, replayed without a GPU: fit, choose at points that were left out, compare with the best."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from math import exp, inf, log
@@ -161,7 +162,12 @@ def test_a_prediction_asks_little() -> None:
 
     def counted(strategy: str, near: Near) -> Any:
         predict = of(strategy, near)
-        return lambda name, terms: asked.append(name) or predict(name, terms)
+
+        def noted(name: str, terms: Sequence[float]) -> float | None:
+            asked.append(name)
+            return predict(name, terms)
+
+        return noted
 
     model.of = counted  # type: ignore[method-assign]
     for workload in UNSEEN:
