@@ -12,8 +12,10 @@ measured the choice was at points around it that were left out of the fit.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import exp, inf, isfinite, log, log2
 from operator import gt, mul
 from typing import NamedTuple
@@ -31,7 +33,7 @@ REACH, SHORT_REACH = 2.0, 1.0
 DOUBT = 0.1
 """Weight of the belief that nothing is off, beside those of the points around."""
 
-LEAST_WEIGHT = 0.02
+LEAST_WEIGHT = 0.05
 
 OTHER_WIDTH, OTHER_ORDER = 0.5, 0.5
 """How far a dtype of twice the width, and the other order, are from one another, in doublings."""
@@ -128,13 +130,17 @@ class Point:
     """What is left for each."""
 
 
+Located = tuple[float, float, float, float, float, Point]
+"""A point behind its place."""
+
+
 class Near:
     """The points around a problem."""
 
     def __init__(self, squares: Sequence[tuple[float, Point]]) -> None:
         """Set up, from points and the squares of their distances in doublings."""
-        self._around = [(exp(-away / REACH**2), point.strategies) for away, point in squares]
-        self._nearest = [(exp(-away / SHORT_REACH**2), point.candidates) for away, point in squares if away < NEAREST]
+        self._around = [(exp(away * _PER_SQUARE), point.strategies) for away, point in squares]
+        self.nearest = [(exp(away * _PER_SHORT), point.candidates) for away, point in squares if away < NEAREST]
         self._strategies: dict[str, float] = {}
 
     def off(self, strategy: str, candidate: str) -> float:
@@ -142,16 +148,15 @@ class Near:
         off = self._strategies.get(strategy)
         if off is None:
             off = self._strategies[strategy] = _mean(self._around, strategy)
-        return off + _mean(self._nearest, candidate)
+        return off + _mean(self.nearest, candidate) if self.nearest else off
 
 
 def _mean(weighted: Sequence[tuple[float, Mapping[str, float]]], name: str) -> float:
     """Of the residuals of a name: weighted, and pulled towards nothing by `DOUBT`."""
     total, weights = 0.0, DOUBT
     for weight, residuals in weighted:
-        residual = residuals.get(name)
-        if residual is not None:
-            total += weight * residual
+        if name in residuals:
+            total += weight * residuals[name]
             weights += weight
     return total / weights
 
@@ -178,9 +183,9 @@ class Model:
     def near(self, key: TuningKey) -> Near:
         """The points around a problem."""
         rows, cols, k, width, order = place_of(key)
-        found = []
-        for point in self.points:
-            r, c, o, w, s = point.place
+        places, found = self._places, []
+        first, last = bisect(places, (rows - _FARTHEST,)), bisect(places, (rows + _FARTHEST,))
+        for r, c, o, w, s, point in places[first:last]:
             away = (rows - r) ** 2 + (cols - c) ** 2
             if away < FARTHEST:  # of most points that is all there is to know
                 away += (k - o) ** 2 + (width - w) ** 2 + (order - s) ** 2
@@ -188,15 +193,41 @@ class Model:
                     found.append((away, point))
         return Near(found)
 
+    def leave_out(self, strategy: str) -> None:
+        """Predict nothing of it from now on."""
+        self.strategies.pop(strategy, None)
+        self._halves.pop(strategy, None)
+
+    @cached_property
+    def _places(self) -> list[Located]:
+        """The points by their places: who looks around begins in the middle."""
+        return sorted(((*point.place, point) for point in self.points), key=lambda one: one[:5])
+
+    @cached_property
+    def _halves(self) -> dict[str, tuple[tuple[float, ...], tuple[float, ...]]]:
+        """Coefficients and largest terms of each strategy."""
+        halves = {name: len(numbers) // 2 for name, numbers in self.strategies.items() if len(numbers) % 2 == 0}
+        return {name: (self.strategies[name][:half], self.strategies[name][half:]) for name, half in halves.items()}
+
     def time_us(self, strategy: str, candidate: str, terms: Sequence[float], near: Near) -> float | None:
         """The predicted time; None where nothing was fitted for the strategy, or other terms, or far smaller ones."""
-        numbers = self.strategies.get(strategy)
-        if numbers is None or len(numbers) != 2 * len(terms):
-            return None
-        total = sum(map(mul, numbers, terms))  # as long as the shorter
-        if total <= 0.0 or any(map(gt, terms, numbers[len(terms) :])):
-            return None
-        return float(total * exp(near.off(strategy, candidate)))
+        return self.of(strategy, near)(candidate, terms)
+
+    def of(self, strategy: str, near: Near) -> Callable[[str, Sequence[float]], float | None]:
+        """`time_us` of the configurations of one strategy."""
+        coefficients, largest = self._halves.get(strategy, NOTHING)
+        off, own = near.off, bool(near.nearest)
+        alike = None if own else off(strategy, "")  # of all its configurations, where none was measured very near
+
+        def time_us(candidate: str, terms: Sequence[float]) -> float | None:
+            if len(coefficients) != len(terms):
+                return None
+            total: float = sum(map(mul, coefficients, terms))
+            if total <= 0.0 or any(map(gt, terms, largest)):
+                return None
+            return total * exp(off(strategy, candidate) if alike is None else alike)
+
+        return time_us
 
     def region(self, key: TuningKey) -> Region | None:
         """What is known around a problem; None where nothing is."""
@@ -208,8 +239,13 @@ class Model:
         return inf if region is None else region.bound
 
 
+NOTHING: tuple[tuple[float, ...], tuple[float, ...]] = (), ()
+
 FARTHEST, NEAREST = -log(LEAST_WEIGHT) * REACH**2, -log(LEAST_WEIGHT) * SHORT_REACH**2
 """Squares of doublings to the last point that counts, for a strategy and for one of its configurations."""
+
+_FARTHEST = FARTHEST**0.5
+_PER_SQUARE, _PER_SHORT = -1 / REACH**2, -1 / SHORT_REACH**2
 
 
 def place_of(key: TuningKey) -> Place:

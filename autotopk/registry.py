@@ -24,11 +24,13 @@ def register(strategy: Strategy) -> None:
     if name in _targets() or name in _added:
         raise ValueError(f"a strategy named {name!r} is registered already")
     _added[name] = strategy
+    _available.cache_clear()
 
 
 def unregister(name: str) -> None:
     """Take back what `register` added."""
     _added.pop(name, None)
+    _available.cache_clear()
 
 
 def names() -> list[str]:
@@ -46,14 +48,21 @@ def get(name: str) -> Strategy:
 
 def available() -> list[Strategy]:
     """Every strategy that imports, the preferred first."""
-    found = [_added.get(name) or _import(name) for name in names()]
-    return sorted((strategy for strategy in found if strategy is not None), key=lambda s: (-s.preference, s.name))
+    return list(_available())
 
 
 def built_in() -> list[Strategy]:
     """Those of this package that import, by name."""
     found = [_import(name) for name in sorted(_built_in())]
     return [strategy for strategy in found if strategy is not None]
+
+
+@cache
+def _available() -> tuple[Strategy, ...]:
+    """Every first call of a shape asks."""
+    found = [_added.get(name) or _import(name) for name in names()]
+    able = (strategy for strategy in found if strategy is not None)
+    return tuple(sorted(able, key=lambda one: (-one.preference, one.name)))
 
 
 @cache

@@ -6,7 +6,8 @@ Third parties register theirs in the entry-point group `autotopk.strategies`.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from contextlib import suppress
+from dataclasses import dataclass, fields
 from functools import cache
 from itertools import product
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
@@ -50,8 +51,21 @@ class Features:
     embeddable: bool = False
     """AOTInductor can compile it into a model."""
 
+    def serve(self, problem: Problem, device: Device) -> bool:
+        """Whether nothing lies outside."""
+        return (
+            problem.answer in self.answers
+            and problem.dtype in self.dtypes
+            and device.type in self.device_types
+            and (device.type != "cuda" or device.capability >= self.capability)
+            and (not problem.stable or problem.dtype in self.stable)
+            and (self.side_by_side or not problem.layout.side_by_side)
+        )
+
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """What of a problem, or of where it is, lies outside; empty where nothing does."""
+        if self.serve(problem, device):
+            return []
         reasons = []
         if device.type not in self.device_types:
             reasons.append(f"needs a {' or '.join(sorted(self.device_types)).upper()} device, not {device.name}")
@@ -90,6 +104,10 @@ class Strategy(ABC):
     def reasons_unable(self, problem: Problem, device: Device) -> list[str]:
         """Why it cannot serve the problem on the device: its features, then what it says itself; empty means it can."""
         return self.features.reasons_unsupported(problem, device) or self.reasons_unsupported(problem, device)
+
+    def is_able(self, problem: Problem, device: Device) -> bool:
+        """Whether it can: without the words."""
+        return self.features.serve(problem, device) and not self.reasons_unsupported(problem, device)
 
     @abstractmethod
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
@@ -172,7 +190,7 @@ class Strategy(ABC):
 
     def candidate(self, config: Config) -> Candidate:
         """The strategy in one of its configurations, by name."""
-        return Candidate(self.name, knobs_json(asdict(config)))
+        return Candidate(self.name, written(config))
 
     def parse_config(self, text: str) -> Config:
         """The configuration of a `Candidate`. Raises UnsupportedProblemError on unknown, missing or bad knobs."""
@@ -194,6 +212,31 @@ def check_knobs(config: Config, allowed: Mapping[str, Sequence[Knob]]) -> None:
         value, values = getattr(config, name), allowed[name]
         if type(value) is not type(values[0]) or value not in values:
             raise ValueError(f"{name}={value!r} is not one of {', '.join(map(str, values))}")
+
+
+def written(config: Config) -> str:
+    """The canonical text of a configuration, see `knobs_json`; kept with it, for it is asked for again and again."""
+    text: str | None = getattr(config, _TEXT, None)
+    if text is None:
+        names, numbers = _writing(type(config))  # type: ignore[arg-type]  # mypy knows of no hash of types
+        values = tuple([getattr(config, name) for name in names])
+        if _PLAIN.issuperset(map(type, values)):
+            text = numbers % tuple([_BOOLS[value] if value is True or value is False else value for value in values])
+        else:
+            text = knobs_json(dict(zip(names, values, strict=True)))
+        with suppress(AttributeError):  # it has slots
+            object.__setattr__(config, _TEXT, text)
+    return text
+
+
+_TEXT, _PLAIN, _BOOLS = "_autotopk_text", frozenset({int, bool}), ("false", "true")
+
+
+@cache
+def _writing(config_type: type) -> tuple[tuple[str, ...], str]:
+    """Knobs in the order of their text, and the text around integers and booleans."""
+    names = tuple(sorted(_knobs_of(config_type)))
+    return names, "{" + ",".join(f'"{name}":%s' for name in names) + "}"
 
 
 @cache

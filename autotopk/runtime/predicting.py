@@ -1,19 +1,20 @@
 """What could serve a problem by predicted times, quickest first: rungs of the able strategies, and their shortlists."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache, partial
+from collections.abc import Iterable, Mapping
+from functools import partial
 from math import inf, isclose
+from operator import itemgetter
 from typing import NamedTuple
 
 from autotopk import registry
 from autotopk.device import Device
 from autotopk.key import TuningKey
-from autotopk.prediction import Model, kind_of
+from autotopk.prediction import Model, Near, kind_of
 from autotopk.problem import Problem
 from autotopk.runtime.borrowing import lenders
 from autotopk.runtime.winners import NONE, Winners
 from autotopk.strategies.torch_fallback import strategy as torch_fallback
-from autotopk.strategy import Config, Strategy
+from autotopk.strategy import Config, Strategy, written
 from autotopk.workloads import Workload
 
 RUNGS = 4
@@ -66,49 +67,59 @@ def _leave_out_changed(model: Model, device: Device) -> None:
         except Exception:  # not installed, of another version, or anyone's code
             same = False
         if not same:
-            model.strategies.pop(candidate.strategy, None)
+            model.leave_out(candidate.strategy)
 
 
 def unfitted(problem: Problem, device: Device, model: Model) -> str:
     """A strategy that would serve by its own rule and of which nothing was fitted: who knows whether it is the best."""
     strange = (one for one in registry.available() if one.name not in model.strategies and one is not torch_fallback)
-    able = (one for one in strange if not one.reasons_unable(problem, device))
+    able = (one for one in strange if one.is_able(problem, device))
     return next((one.name for one in able if one.heuristic(problem, device) is not None), "")
 
 
 def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:
-    """All that have a prediction, the best first; of equal times in the order of their names."""
-    near = model.near(TuningKey.of(problem))
-    able = [one for one in registry.available() if one.name in model.strategies]
-    able = [one for one in able if not one.reasons_unable(problem, device)]
+    """All that have a prediction, the best first; of equal times in the order of their names.
 
-    def predicted(strategy: Strategy, configs: Iterable[Config], handicap: float) -> Iterator[Proposal]:
+    A first call waits for this: what is far behind is not asked further, and nothing is worked out twice.
+    """
+    near, found = model.near(TuningKey.of(problem)), list[Proposal]()
+    asked = [
+        _Family(one, problem, device, model, near)
+        for one in registry.available()
+        if one.name in model.strategies and one.is_able(problem, device)
+    ]
+    for family in asked:
+        family.ask(family.ladder[:1], 0.0, found)
+    least = min([family.best for family in asked], default=inf)
+    for family in asked:
+        if family.best <= SLOW * least or not family.known:
+            family.ask(family.ladder[1:], 0.0, found)
+    least = min([family.best for family in asked], default=inf)
+    for family in asked:
+        if family.best <= FAR * least or not family.known:  # torch's operators have no rungs
+            family.ask(family.strategy.shortlist(problem, device), COMPILED, found)
+    found.sort(key=itemgetter(0, 1))
+    return found
+
+
+class _Family:
+    """What a strategy is predicted to take in some of its configurations."""
+
+    def __init__(self, strategy: Strategy, problem: Problem, device: Device, model: Model, near: Near) -> None:
+        self.strategy, self.problem, self.device = strategy, problem, device
+        self.ladder = strategy.ladder(problem, device)[:RUNGS]
+        self.best, self.known = inf, set[str]()
+        self.name, self.times, self.points = f"{strategy.name} ", model.of(strategy.name, near), model.candidates
+
+    def ask(self, configs: Iterable[Config], handicap: float, found: list[Proposal]) -> None:
+        """Add to what was found those of which that is not known yet."""
+        strategy, problem, device, known = self.strategy, self.problem, self.device, self.known
+        terms, times, points, handicap = strategy.terms, self.times, self.points, 1.0 + handicap
         for config in configs:
-            name = _name(strategy, config)
-            time_us = model.time_us(strategy.name, name, strategy.terms(config, problem, device), near)
-            if time_us is not None:
-                points = model.candidates.get(name, 0)
-                yield Proposal(time_us * (1 + handicap), name, time_us, points, strategy, config)
-
-    ladders = {strategy: strategy.ladder(problem, device)[:RUNGS] for strategy in able}
-    found = [one for strategy, ladder in ladders.items() for one in predicted(strategy, ladder[:1], 0.0)]
-    firsts = {one.strategy: one.time_us for one in found}
-    least = min(firsts.values(), default=inf)
-    for strategy, ladder in ladders.items():
-        if firsts.get(strategy, 0.0) <= SLOW * least:
-            found += predicted(strategy, ladder[1:], 0.0)
-    best: dict[Strategy, float] = {}
-    for one in found:
-        best[one.strategy] = min(best.get(one.strategy, inf), one.time_us)
-    least = min(best.values(), default=inf)
-    known = {one.name for one in found}
-    for strategy in able:
-        if best.get(strategy, 0.0) <= FAR * least:  # torch's operators have no rungs
-            shortlist = predicted(strategy, strategy.shortlist(problem, device), COMPILED)
-            found += [one for one in shortlist if one.name not in known]
-    return sorted(found, key=lambda one: one[:2])
-
-
-@lru_cache(1 << 14)
-def _name(strategy: Strategy, config: Config) -> str:
-    return str(strategy.candidate(config))
+            name = self.name + written(config)
+            if name not in known:
+                time_us = times(name, terms(config, problem, device))
+                if time_us is not None:
+                    known.add(name)
+                    self.best = min(self.best, time_us)
+                    found.append(Proposal(time_us * handicap, name, time_us, points.get(name, 0), strategy, config))

@@ -1,8 +1,9 @@
 """How far from the best a choice by predicted times may be: regrets at points that were left out of the fit.
 
 A point's regret is the measured time of what is predicted to be the quickest there, over that of the quickest; as a
-logarithm. Around a place they have a scale, a weighted root mean square; the bound is some times that, and as much more
-as all points but one in a hundred need, each by the scale of the others.
+logarithm. Around a place they have a scale, a weighted mean; the bound is some times that, and as much more as all
+points but one in a hundred need, each by the scale of the others. So it is narrow where all choices around were good,
+and wide where some were bad.
 """
 
 from collections import defaultdict
@@ -49,7 +50,7 @@ RADIUS = 4.0
 REACH = 3.0
 """Doublings to where a regret's weight is down to exp(-1)."""
 
-USUAL, WEIGHTS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2), (0.0, 1.0, 2.0, 3.0)
+USUAL, WEIGHTS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1), (0.0, 1.0, 2.0, 4.0, 8.0)
 """Scales that may be believed as much as one point at the very place, and how many of them bounds may be wide: those
 that make bounds the narrowest are."""
 
@@ -142,32 +143,32 @@ def regions(regrets: Sequence[Regret]) -> dict[Cell, Region]:
     """Of all cells around the points."""
     if len(regrets) < LEAST_POINTS:
         return {}
-    places, squares = np.array([one.place for one in regrets]), np.array([one.logarithm**2 for one in regrets])
+    places, found = np.array([one.place for one in regrets]), np.array([one.logarithm for one in regrets])
     cells = np.array(sorted({near for one in regrets for near in _around(one)}))
     away = squared_distances(_middles(cells), places)
     points = np.count_nonzero(away <= RADIUS**2, axis=1)
     enough = points >= LEAST_POINTS
     cells, away, points = cells[enough], away[enough], points[enough]
     told = min(
-        (logarithms(away, places, squares, usual, weight) for usual in USUAL for weight in WEIGHTS),
-        key=lambda found: float(np.sum(found)),
+        (logarithms(away, places, found, usual, weight) for usual in USUAL for weight in WEIGHTS),
+        key=lambda bounds: float(np.sum(bounds)),
     )
-    found = zip(cells.tolist(), np.exp(told).tolist(), points.tolist(), strict=True)
-    return {(row, col, k, width, order): Region(bound, around) for (row, col, k, width, order), bound, around in found}
+    rows = zip(cells.tolist(), np.exp(told).tolist(), points.tolist(), strict=True)
+    return {(row, col, k, width, order): Region(bound, around) for (row, col, k, width, order), bound, around in rows}
 
 
-def logarithms(away: Array, places: Array, squares: Array, usual: float, weight: float) -> Array:
+def logarithms(away: Array, places: Array, regrets: Array, usual: float, weight: float) -> Array:
     """Of the bounds at places that are so far away from the points, squared."""
     apart = squared_distances(places, places) + np.diag(np.full(len(places), np.inf))
-    over = np.sort(np.sqrt(squares) - weight * scales(apart, squares, usual))
+    over = np.sort(regrets - weight * scales(apart, regrets, usual))
     covered = min(len(over), ceil(COVERED * (len(over) + 1)))
-    return np.asarray(weight * scales(away, squares, usual) + max(0.0, float(over[covered - 1])))
+    return np.asarray(weight * scales(away, regrets, usual) + max(0.0, float(over[covered - 1])))
 
 
-def scales(away: Array, squares: Array, usual: float) -> Array:
+def scales(away: Array, regrets: Array, usual: float) -> Array:
     """Of the regrets around places that are so far away, squared."""
     weights = np.exp(-away / REACH**2)
-    return np.asarray(np.sqrt((usual**2 + weights @ squares) / (1.0 + weights.sum(axis=1))))
+    return np.asarray((usual + weights @ regrets) / (1.0 + weights.sum(axis=1)))
 
 
 def squared_distances(some: Array, others: Array) -> Array:
@@ -183,4 +184,4 @@ def _around(one: Regret) -> Iterable[Cell]:
     reach = floor(RADIUS / CELL)
     rows, cols, ks, width, order = cell_of(one.key)
     sizes = (range(max(0, at - reach), at + reach + 1) for at in (rows, cols, ks))
-    return ((row, col, k, width, order) for row, col, k in product(*sizes))
+    return ((row, col, k, width, order) for row, col, k in product(*sizes) if k <= col)

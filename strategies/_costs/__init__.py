@@ -4,6 +4,7 @@ A launch of more blocks than a device holds runs in rounds. A block of many thre
 latency once a round; whatever keeps a processor busy costs its share of all blocks.
 """
 
+from functools import lru_cache
 from math import log2
 
 from autotopk.device import Device
@@ -25,14 +26,19 @@ def rounds(
     blocks: int, threads: int, device: Device, shared_bytes: int = 0, registers: int = 32, cluster: int = 1
 ) -> int:
     """How many times blocks are started until all have run, by the registers of a thread and the memory of a block."""
+    return -(-blocks // at_once(threads, device, shared_bytes, registers, cluster))
+
+
+@lru_cache(1 << 12)
+def at_once(threads: int, device: Device, shared_bytes: int = 0, registers: int = 32, cluster: int = 1) -> int:
+    """Blocks that run at the same time."""
     held = min(BLOCKS_HELD, THREADS_HELD // threads, REGISTERS // (threads * registers))
     if shared_bytes:
         held = min(held, device.shared_bytes // shared_bytes)
     held = max(1, held)
-    at_once = held * device.processors
     if cluster > 2:
-        at_once = max(1, device.processors // GROUP) * (held * GROUP // cluster) * cluster
-    return -(-blocks // max(1, at_once))
+        return max(1, max(1, device.processors // GROUP) * (held * GROUP // cluster) * cluster)
+    return max(1, held * device.processors)
 
 
 def load(blocks: int, device: Device) -> int:
@@ -49,6 +55,7 @@ def reading(each: float, blocks: int, times: int) -> float:
     return max(each * times, each * blocks / SATURATING) * 1e-6
 
 
+@lru_cache(1 << 10)
 def sorting(count: int) -> float:
     """Comparisons of a bitonic network, a number."""
     width = log2(max(2, count))

@@ -6,70 +6,78 @@ from statistics import NormalDist
 
 from autotopk.device import Device
 from autotopk.problem import DTYPE_BYTES, FLOAT_INF, Problem
-from autotopk.strategies._costs import load, reading, rounds, sorting
-from autotopk.strategies._radix.config import RadixConfig
-from autotopk.strategies._radix.limits import held, most_items, registers, shared_bytes
+from autotopk.strategies._costs import at_once, load, reading, sorting
+from autotopk.strategies._radix.config import ITEM_REGISTERS, RadixConfig
+from autotopk.strategies._radix.limits import shared_bytes
 
 
 def terms(config: RadixConfig, problem: Problem, device: Device) -> tuple[float, ...]:
     """A launch, bytes; of a round its latency, its digits, the sort, barriers; of a processor elements and digits."""
-    blocks, threads = config.blocks_per_row, config.threads
-    shared = shared_bytes(config, config.capacity, problem.itemsize)
-    taken = 32 + config.items * registers(problem)
-    times = rounds(problem.rows * blocks, threads, device, shared, taken, blocks)
-    busy = load(problem.rows * blocks, device)
-    everything, room = problem.cols / blocks, threads * config.items
+    rows, cols, k, itemsize, capacity = problem.rows, problem.cols, problem.k, problem.itemsize, config.capacity
+    blocks, threads, room, together, sorted_, bins, streams, digits = _fixed(config, itemsize, device)
+    parts = rows * blocks
+    times, busy, everything = -(-parts // together), load(parts, device), cols / blocks
+    each, thousand = times / threads, busy * 1e-3
+    stream = streamed = again = more = several = 0.0
     inside = min(everything, room)
-    streamed = everything - inside
-    bins, longer = 1 << config.radix_bits, problem.cols / held(config)
-    several, resampled, overflown = 0.0, 0.0, 0.0
-    if streamed:
-        expected = 2 * problem.k * longer
-        resampled = streamed * (expected > 8 * threads)
-        overflown = streamed * (expected >= config.capacity > 0)
+    if everything > room:
+        streamed = everything - room
+        expected = 2 * k * cols / (room * blocks)
+        again, more = streamed * (expected > 8 * threads), streamed * (expected >= capacity > 0)
+        stream = reading(everything * itemsize, parts, times)
     else:
-        several = float(survivors(problem.cols, problem.k, problem.dtype, config.radix_bits) > config.capacity > 0)
-    vector, any_order = min(config.vector, problem.layout.vector), float(config.capacity == 0)
-    streams = float(config.items == most_items(problem))  # kernels for rows of any length
-    digits = any_order * -(-8 * problem.itemsize // config.radix_bits)  # without a list, as long as keys are alike
-    sorted_ = sorting(config.capacity) if config.capacity else 0.0
+        several = times * float(survivors(cols, k, problem.dtype, config.radix_bits) > capacity > 0)
+    each_inside, each_bins, inside_of_all = each * inside, each * bins, thousand * inside
     return (
         1.0,
-        problem.rows * problem.cols * problem.itemsize * 1e-6,
-        problem.rows * problem.k * 1e-6,
-        reading(everything * problem.itemsize, problem.rows * blocks, times) if streamed else 0.0,
+        rows * cols * itemsize * 1e-6,
+        rows * k * 1e-6,
+        stream,
         times,
-        times * inside / threads,
-        times * inside / (threads * vector),
-        times * streamed / threads,
-        times * resampled / threads,
-        times * overflown / threads,
-        times * bins / threads,
-        times * sorted_ / threads,
-        times * problem.k / threads,
-        times * problem.k / threads * (streamed > 0),
-        times * any_order,
-        times * any_order * inside / threads,
-        times * any_order * bins / threads,
-        busy * any_order * inside * 1e-3,
-        times * streams,
-        times * streams * inside / threads,
-        busy * streams * inside * 1e-3,
-        times * digits * streamed / threads,
-        busy * digits * streamed * 1e-3,
+        each_inside,
+        each_inside / min(config.vector, problem.layout.vector),
+        each * streamed,
+        each * again,
+        each * more,
+        each_bins,
+        each * sorted_,
+        each * k,
+        each * k if streamed else 0.0,
+        *((times, each_inside, each_bins, inside_of_all) if digits else NONE),
+        *((times, each_inside, inside_of_all) if streams else NONE[:3]),
+        each * digits * streamed,
+        thousand * digits * streamed,
         times * (blocks - 1),
-        times * several,
-        times * several * inside / threads,
-        times * several * bins / threads,
-        busy * inside * 1e-3,
-        busy * streamed * 1e-3,
-        busy * resampled * 1e-3,
-        busy * overflown * 1e-3,
-        busy * threads * 1e-3,
-        busy * bins * 1e-3,
-        busy * sorted_ * 1e-3,
-        busy * problem.k * 1e-3,
+        *((several, several * inside / threads, several * bins / threads) if several else NONE[:3]),
+        inside_of_all,
+        thousand * streamed,
+        thousand * again,
+        thousand * more,
+        thousand * threads,
+        thousand * bins,
+        thousand * sorted_,
+        thousand * k,
     )
+
+
+NONE = (0.0, 0.0, 0.0, 0.0)
+
+
+@lru_cache(1 << 12)  # what no row has a say in
+def _fixed(config: RadixConfig, itemsize: int, device: Device) -> tuple[int, int, int, int, float, int, bool, int]:
+    """Of a block threads and elements in registers, of the device blocks that run at once; comparisons, bins, digits.
+
+    The digits of a key count where nothing is sorted, and are all gone through as long as keys are alike. The one but
+    last says whether it is a kernel for rows of any length.
+    """
+    blocks, threads = config.blocks_per_row, config.threads
+    words = 2 if itemsize == 8 else 1
+    taken = 32 + config.items * words
+    together = at_once(threads, device, shared_bytes(config, config.capacity, itemsize), taken, blocks)
+    digits = 0 if config.capacity else -(-8 * itemsize // config.radix_bits)
+    sorted_ = sorting(config.capacity) if config.capacity else 0.0
+    streams = config.items == ITEM_REGISTERS // words
+    return blocks, threads, threads * config.items, together, sorted_, 1 << config.radix_bits, streams, digits
 
 
 @lru_cache(1 << 12)

@@ -4,12 +4,12 @@ from math import log2
 from typing import Protocol
 
 from autotopk.device import Device
-from autotopk.problem import FLOAT_INF, Problem, power_of_two
+from autotopk.problem import FLOAT_INF, Problem
 from autotopk.strategies._costs import load, rounds
 
 
 class Lanes(Protocol):
-    """Of lane_merge."""
+    """Of lane_merge, lane_route and list_route."""
 
     @property
     def lanes(self) -> int: ...
@@ -17,25 +17,39 @@ class Lanes(Protocol):
     def warps(self) -> int: ...
     @property
     def depth(self) -> int: ...
-    @property
-    def tree(self) -> bool: ...
 
 
-def lanes(config: Lanes, share: int, problem: Problem, device: Device) -> tuple[float, ...]:
-    """A launch, bytes; a warp's loads, insertions and rounds of merging, once a round and for all of a processor."""
-    lanes, warps, depth, tree = config.lanes, config.warps, config.depth, config.tree
+def lanes(
+    config: Lanes,
+    loaded: tuple[int, int],
+    most: int,
+    problem: Problem,
+    device: Device,
+    *,
+    tree: bool = False,
+    unrolled: bool = True,
+) -> tuple[float, ...]:
+    """A launch, bytes; a warp's loads, insertions and rounds of merging, once a round and for all of a processor.
+
+    A kernel loads so many elements of a lane, however short rows are, so many of them with a look at a row's end, and
+    goes `most` rounds, where these are no loop.
+    """
+    share, checked = loaded
+    lanes, warps, depth = config.lanes, config.warps, config.depth
     per_block = 32 * warps // lanes
     blocks = -(-problem.rows // per_block)
     times, busy = rounds(blocks, 32 * warps, device), load(blocks, device) * warps
     length = min(depth, share)
     inserted = share * log2(length + 1)
-    merging = (log2(lanes) + 1) * (problem.k if not tree else length)
-    looped = 0.0 if problem.k <= 10 else float(problem.k)
+    taken = most if unrolled else problem.k
+    merging = (log2(lanes) + 1) * (taken if not tree else length)
+    looped = 0.0 if unrolled else float(problem.k)
     return (
         1.0,
         problem.rows * problem.cols * problem.itemsize * 1e-6,
         times,
         times * share,
+        times * checked,
         times * inserted,
         times * merging,
         times * problem.k,
@@ -49,9 +63,9 @@ def lanes(config: Lanes, share: int, problem: Problem, device: Device) -> tuple[
     )
 
 
-def masks(rows_per_program: int, warps: int, problem: Problem, device: Device) -> tuple[float, ...]:
-    """A launch, bytes; of every one of k a look at all elements of a row, and what its warps tell each other."""
-    blocks, length = -(-problem.rows // rows_per_program), power_of_two(problem.cols)
+def masks(rows_per_program: int, warps: int, length: int, problem: Problem, device: Device) -> tuple[float, ...]:
+    """A launch, bytes; of every one of k a look at `length` elements of a row, and what its warps tell each other."""
+    blocks = -(-problem.rows // rows_per_program)
     times, busy = rounds(blocks, 32 * warps, device), load(blocks, device)
     each = rows_per_program * length / (32 * warps)
     floats = float(problem.dtype in FLOAT_INF)  # whose NaN are looked for

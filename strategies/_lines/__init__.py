@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from math import log2
 from typing import Any, ClassVar
 
 from autotopk.compilers import nvcc
@@ -42,11 +41,25 @@ def parameters(windows: bool) -> tuple[tuple[str, ParameterKind], ...]:
     return tuple(kinds.items())
 
 
+Place = tuple[int, int, int]
+"""Of a configuration among those of its family: doublings of one knob, of room and of capacity."""
+
+
 @lru_cache(1 << 12)
-def distance(rung: Any, usual: Any, first: str) -> float:
-    """Between configurations, in doublings of room and capacity, those of the knob `first` before all others."""
-    knobs = ((100, first), (1, "room"), (1, "capacity"))
-    return sum(weight * abs(log2(getattr(rung, knob) / getattr(usual, knob))) for weight, knob in knobs)
+def place_of(config: Any, first: str) -> Place:
+    """By a knob that is a power of two, as room is; capacities differ by powers of two."""
+    first_of_all: int = getattr(config, first)
+    return first_of_all.bit_length(), config.room.bit_length(), config.capacity.bit_length()
+
+
+@lru_cache(1 << 8)
+def _steps(
+    strategy: "LinesStrategy", windows: bool, dtype: str, device: Device
+) -> tuple[tuple[int, int, Place, Any], ...]:
+    """(bytes of the longest row, largest k, place, rung) of what a device has room for at all."""
+    short = Problem.contiguous(1, 1, 1, dtype, device.type)
+    rungs = (rung for rung in strategy.steps(windows) if strategy.valid(rung, short, device))
+    return tuple((rung.room, 4 * rung.capacity // 5, place_of(rung, strategy.nearest_by), rung) for rung in rungs)
 
 
 class LinesStrategy(Strategy):
@@ -76,8 +89,20 @@ class LinesStrategy(Strategy):
         usual = self.usual(problem, device)
         if usual is None:
             return []
-        able = [rung for rung in self.steps(problem.answer == WINDOWS) if self.valid(rung, problem, device)]
-        return sorted(able, key=lambda rung: distance(rung, usual, self.nearest_by))
+        bytes_, k, (first, room, capacity) = (
+            problem.cols * problem.itemsize,
+            problem.k,
+            place_of(usual, self.nearest_by),
+        )
+        able = [
+            (100 * abs(its_first - first) + abs(its_room - room) + abs(its_capacity - capacity), at, rung)
+            for at, (longest, most, (its_first, its_room, its_capacity), rung) in enumerate(
+                _steps(self, problem.answer == WINDOWS, problem.dtype, device)
+            )
+            if bytes_ <= longest and k <= most
+        ]
+        able.sort()
+        return [rung for _, _, rung in able]
 
     def rungs(self, arch: int) -> Iterator[CudaSource]:
         """All that the architecture has room for."""

@@ -6,13 +6,13 @@ from functools import cache, lru_cache
 from itertools import chain
 from math import log2
 from operator import itemgetter
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 from autotopk.device import Device, shared_bytes_of
 from autotopk.problem import FLOAT_INF, Problem, power_of_two
 from autotopk.strategies._radix.config import RadixConfig
-from autotopk.strategies._radix.limits import capacity_fits, fits, held, layout_fits, most_items, radix_widths
-from autotopk.strategies._radix.shortlists import wanted_capacity
+from autotopk.strategies._radix.limits import capacity_fits, fits, held, layout_fits, most_items, radix_widths, sampled
+from autotopk.strategies._radix.shortlists import wanted_of_held, wanted_of_streamed
 
 CLASSES = ("int8", "int16", "int32", "int64", "float16", "float32", "float64")
 """One dtype of each class that shares kernels."""
@@ -77,21 +77,84 @@ OTHERS_UNALIGNED: Shapes = (
 """The same, one element a load."""
 
 
+class Layout(NamedTuple):
+    """Rungs that differ in capacity alone."""
+
+    blocks: int
+    vector: int
+    bits: int
+    """Of a digit."""
+    full: bool
+    """They serve rows of any length."""
+    held: int
+    sampled: int
+    threads_log: int
+    """Doublings of the threads of a row, and of its blocks, of `held` and `vector`."""
+    blocks_log: int
+    held_log: float
+    vector_log: int
+    rungs: tuple[tuple[int, int, Any], ...]
+    """(capacity, the doublings of it, rung) of what a block has room for."""
+
+
 @lru_cache(64)  # whoever asks about a problem does so several times
 def ladder(config_type: Any, preferred: RadixConfig, problem: Problem, device: Device) -> tuple[Any, ...]:
     """The rungs of a family that serve an able problem, those nearest to what is preferred first."""
-    most, device = most_items(problem), _limited(device)
+    cols, k, vector, sorted_ = problem.cols, problem.k, problem.layout.vector, problem.sorted
+    # a first call waits for this: of sizes it takes logarithms once, and nothing of a rung that is known before
+    room, cols_log, vector_log, k_log = held(preferred), log2(cols), vector.bit_length(), power_of_two(k).bit_length()
+    room_log, blocks_log = log2(room), preferred.blocks_per_row.bit_length()
+    threads_log, bits = (preferred.threads * preferred.blocks_per_row).bit_length(), preferred.radix_bits
+    of_held = wanted_of_held(preferred.blocks_per_row, problem, device)
     costs: list[tuple[float, Any]] = []
-    for same in _rungs(config_type, problem.dtype):  # a first call waits for this: what they share is looked at once
-        rung = same[0]
-        long_enough = rung.items == most or problem.cols <= held(rung)
-        if rung.vector > problem.layout.vector or not long_enough or not layout_fits(rung, problem, device):
+    for one in _layouts(config_type, problem.dtype, device):
+        longer = cols > one.held
+        if one.vector > vector or (longer and not one.full) or problem.rows * one.blocks >= 1 << 31:
             continue
-        beside, wanted = _layout_cost(rung, preferred, problem), wanted_capacity(rung, problem, device)
-        costs += [
-            (beside + _capacity_cost(one, wanted, problem), one) for one in same if capacity_fits(one, problem, device)
-        ]
-    return tuple(rung for _, rung in sorted(costs, key=itemgetter(0)))
+        beside = 0.3 * abs(one.threads_log - threads_log) + 0.2 * abs(one.blocks_log - blocks_log)
+        beside += 0.5 * (vector_log - one.vector_log) + (0.3 if one.bits != bits else 0.0)
+        if longer:
+            beside += (0.3 if cols > room else 1) * abs(one.held_log - room_log)
+            wanted = wanted_of_streamed(one.held, problem)
+        else:
+            beside += 0.1 * (one.held_log - cols_log)
+            wanted = of_held
+        wanted_log = wanted.bit_length() if wanted else k_log
+        for capacity, capacity_log, rung in one.rungs:  # doublings of the time beside what is preferred, and wanted
+            if not capacity:
+                if not sorted_:
+                    costs.append((beside + (0.0 if not wanted else 1.0 if longer else 0.2), rung))
+            elif capacity >= k and (not longer or k <= one.sampled):
+                apart = capacity_log - wanted_log
+                costs.append((beside + (0.15 * apart if apart > 0 else -0.4 * apart), rung))
+    costs.sort(key=itemgetter(0))
+    return tuple([rung for _, rung in costs])
+
+
+@cache
+def _layouts(config_type: Any, dtype: str, device: Device) -> tuple[Layout, ...]:
+    """The rungs of a family that a device has room for, before anything is known of rows but their dtype."""
+    problem, device, found = Problem.contiguous(1, 16, 1, dtype, sorted=False), _limited(device), []
+    for same in _rungs(config_type, dtype):
+        rung = same[0]
+        if layout_fits(rung, problem, device):
+            fitting = [one for one in same if capacity_fits(one, problem, device)]
+            found.append(
+                Layout(
+                    rung.blocks_per_row,
+                    rung.vector,
+                    rung.radix_bits,
+                    rung.items == most_items(problem),
+                    held(rung),
+                    sampled(rung),
+                    (rung.threads * rung.blocks_per_row).bit_length(),
+                    rung.blocks_per_row.bit_length(),
+                    log2(held(rung)),
+                    rung.vector.bit_length(),
+                    tuple((one.capacity, one.capacity.bit_length(), one) for one in fitting),
+                )
+            )
+    return tuple(found)
 
 
 def rungs(config_type: Any, arch: int, source: Callable[[Any, Problem], Any]) -> Iterator[Any]:
@@ -128,21 +191,3 @@ def _rungs(config_type: Any, dtype: str) -> list[list[Any]]:
                 same = found.setdefault(tuple(knobs.items()), [])
                 same += [config_type(capacity=capacity, **knobs) for capacity in capacities]
     return [list(dict.fromkeys(same)) for same in found.values()]
-
-
-def _layout_cost(rung: RadixConfig, preferred: RadixConfig, problem: Problem) -> float:
-    """Estimated doublings of the time beside the preferred layout."""
-    threads, blocks = rung.threads / preferred.threads, rung.blocks_per_row / preferred.blocks_per_row
-    cost = 0.3 * abs(log2(threads * blocks)) + 0.2 * abs(log2(blocks))
-    cost += 0.5 * log2(problem.layout.vector / rung.vector) + 0.3 * (rung.radix_bits != preferred.radix_bits)
-    if problem.cols > held(rung):
-        return cost + (0.3 if problem.cols > held(preferred) else 1) * abs(log2(held(rung) / held(preferred)))
-    return cost + 0.1 * log2(held(rung) / problem.cols)
-
-
-def _capacity_cost(rung: RadixConfig, wanted: int, problem: Problem) -> float:
-    """Estimated doublings of the time beside the capacity that is wanted."""
-    if not rung.capacity:
-        return 0.0 if not wanted else 0.2 if problem.cols <= held(rung) else 1.0
-    wanted = wanted or power_of_two(problem.k)
-    return (0.15 if rung.capacity > wanted else 0.4) * abs(log2(rung.capacity / wanted))

@@ -1,5 +1,7 @@
 """What fits: registers, shared memory, and the numbers that the kernels count in."""
 
+from functools import lru_cache
+
 from autotopk.device import Device
 from autotopk.problem import VECTOR_BYTES, Problem
 from autotopk.strategies._radix.config import ITEM_REGISTERS, KNOBS, RadixConfig
@@ -101,8 +103,13 @@ def shared_bytes(config: RadixConfig, capacity: int, itemsize: int) -> int:
 
 def most_capacity(config: RadixConfig, problem: Problem, device: Device) -> int:
     """The largest capacity that a block's threads and shared memory allow; 0 for none."""
+    return _most_capacity(config, problem.itemsize, device.shared_bytes)
+
+
+@lru_cache(1 << 12)
+def _most_capacity(config: RadixConfig, itemsize: int, shared: int) -> int:
     sizes = (one for one in reversed(KNOBS["capacity"]) if one <= MAX_OWNED * config.threads)
-    return next(one for one in sizes if not one or shared_bytes(config, one, problem.itemsize) <= device.shared_bytes)
+    return next(one for one in sizes if not one or shared_bytes(config, one, itemsize) <= shared)
 
 
 def _most_sorted(config: RadixConfig, problem: Problem, device: Device) -> int:

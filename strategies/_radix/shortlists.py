@@ -89,15 +89,26 @@ def with_capacity(config: RadixConfig, capacity: int) -> Any:
 
 
 def wanted_capacity(config: RadixConfig, problem: Problem, device: Device) -> int:
-    """The capacity to begin with where it fits; 0 where best nothing is sorted.
+    """The capacity to begin with where it fits; 0 where best nothing is sorted."""
+    room = held(config)
+    if problem.cols > room:
+        return wanted_of_streamed(room, problem)
+    return wanted_of_held(config.blocks_per_row, problem, device)
 
-    Of a held row the more survive a digit than k, the smaller k is beside its length. Sorting thousands costs more than
-    a further digit, and more than writing them in any order but on idle blocks.
+
+def wanted_of_streamed(held: int, problem: Problem) -> int:
+    """Where registers hold so much of a longer row."""
+    return max(1024, power_of_two(2 * problem.k * -(-problem.cols // held)))
+
+
+def wanted_of_held(blocks: int, problem: Problem, device: Device) -> int:
+    """Where the registers of so many blocks hold a row.
+
+    The more survive a digit than k, the smaller k is beside its length. Sorting thousands costs more than a further
+    digit, and more than writing them in any order but on idle blocks.
     """
-    least, longer = max(MIN_CAPACITY, power_of_two(problem.k)), -(-problem.cols // held(config))
-    if longer > 1:
-        return max(1024, power_of_two(2 * problem.k * longer))
-    alone = config.blocks_per_row == 1 and problem.rows <= device.processors
+    least = max(MIN_CAPACITY, power_of_two(problem.k))
+    alone = blocks == 1 and problem.rows <= device.processors
     if not problem.sorted and problem.k >= 1024 and not alone:
         return 0
     wanted = 2 * least if 64 * problem.k >= problem.cols else max(2 * least, min(8 * least, 4096))

@@ -98,8 +98,7 @@ class BlockBuckets(LinesStrategy):
         return (
             problem.cols * problem.itemsize <= config.room
             and 5 * problem.k <= 4 * config.capacity
-            and shared_bytes(config, problem.itemsize, ordered=True) + STATIC_BYTES + OWN_BYTES + config.threads * 8
-            <= device.shared_bytes
+            and _fits(config, problem.itemsize, device)
         )
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[BlockBucketsConfig]:
@@ -175,12 +174,21 @@ def _source(config: BlockBucketsConfig, kind: str, *, ordered: bool = True, wind
 
 @lru_cache(64)  # whoever asks about a problem does so several times
 def _shortlist(problem: Problem, device: Device) -> tuple[BlockBucketsConfig, ...]:
-    found = []
-    for threads in (256, 512, 1024):
-        lines = power_of_two(-(-problem.cols * problem.itemsize // (16 * threads)))
-        if lines <= LINES[-1] and problem.k <= MOST_K:
-            found.append(_config(threads, lines, _least(problem.k)))
-    return tuple(config for config in found if strategy.valid(config, problem, device))
+    found: list[BlockBucketsConfig] = []
+    if problem.k <= MOST_K:
+        least, everything = _least(problem.k), -(-problem.cols * problem.itemsize // 16)
+        for threads in (256, 512, 1024):
+            lines = power_of_two(-(-everything // threads))
+            if lines <= LINES[-1]:
+                found.append(_config(threads, lines, least))
+    return tuple([config for config in found if _fits(config, problem.itemsize, device)])
+
+
+@lru_cache(1 << 12)
+def _fits(config: BlockBucketsConfig, itemsize: int, device: Device) -> bool:
+    """Whether a device has shared memory for its entries."""
+    own = shared_bytes(config, itemsize, ordered=True) + STATIC_BYTES + OWN_BYTES + config.threads * 8
+    return own <= device.shared_bytes
 
 
 def _least(k: int) -> int:

@@ -133,11 +133,7 @@ class ClusterLists(LinesStrategy):
         return (
             problem.cols * problem.itemsize <= config.room
             and 5 * problem.k <= 4 * config.capacity
-            and config.capacity <= MOST_ITEMS * config.threads
-            and shared_bytes(config, problem.itemsize, windows=True) + STATIC_BYTES + OWN_BYTES + config.threads * 8
-            <= device.shared_bytes
-            and device.shared_bytes >= LEAST_SHARED
-            and device.capability >= self.features.capability
+            and _fits(config, problem.itemsize, device)
         )
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[ClusterListsConfig]:
@@ -226,16 +222,31 @@ def _at_once(blocks: int, problem: Problem, device: Device) -> bool:
 @lru_cache(64)  # whoever asks about a problem does so several times
 def _shortlist(problem: Problem, device: Device) -> tuple[ClusterListsConfig, ...]:
     found: list[ClusterListsConfig] = []
+    everything, itemsize = -(-problem.cols * problem.itemsize // 16), problem.itemsize
     for blocks in BLOCKS:
         if found and not _at_once(blocks, problem, device):
             continue
+        size = max(_least(problem.k, blocks), 256)
+        if size > CAPACITIES[-1] or everything > blocks * MOST_LINES:
+            continue
         for threads in (256, 512):
-            lines = power_of_two(-(-problem.cols * problem.itemsize // (16 * blocks * threads)))
-            size = max(_least(problem.k, blocks), 256)
-            if lines <= LINES[-1] and size <= CAPACITIES[-1]:
+            lines = power_of_two(-(-everything // (blocks * threads)))
+            if lines <= LINES[-1]:
                 config = _config(blocks, threads, lines, size)
-                found += [config] if strategy.valid(config, problem, device) else []
+                found += [config] if _fits(config, itemsize, device) else []
     return tuple(found)
+
+
+@lru_cache(1 << 12)
+def _fits(config: ClusterListsConfig, itemsize: int, device: Device) -> bool:
+    """Whether a device has threads and shared memory for its lists."""
+    own = shared_bytes(config, itemsize, windows=True) + STATIC_BYTES + OWN_BYTES + config.threads * 8
+    return (
+        config.capacity <= MOST_ITEMS * config.threads
+        and own <= device.shared_bytes
+        and device.shared_bytes >= LEAST_SHARED
+        and device.capability >= ClusterLists.features.capability
+    )
 
 
 @lru_cache(1 << 10)

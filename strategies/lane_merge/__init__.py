@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from math import sqrt
 from typing import ClassVar, Self
@@ -40,6 +40,9 @@ class LaneMergeConfig:
     """Length of a lane's list where its share is longer."""
     tree: bool
     """Merge lists pairwise, for k <= 4, rather than take one head after the other."""
+
+
+_config = lru_cache(1 << 10)(LaneMergeConfig)  # a call where nothing was tuned asks for several
 
 
 @dataclass(frozen=True)
@@ -205,13 +208,25 @@ class LaneMerge(Strategy):
 
     def terms(self, config: LaneMergeConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.short_rows`."""
-        return costs.lanes(config, share(config.lanes, problem), problem, device)
+        return terms(config, _kernel(config, problem), problem, device)
 
     def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every 32 * warps / lanes rows; the rung of the configuration, if there is one that serves."""
-        rung = next((rung for rung in _serving(problem) if rung.config == config), None)
-        kernel = rung or LaneMergeKernel.least(config, problem)
-        return KernelProgram.of(kernel.source, Extent(per=(("rows", 32 * config.warps // config.lanes),)))
+        source = _kernel(config, problem).source
+        return KernelProgram.of(source, Extent(per=(("rows", 32 * config.warps // config.lanes),)))
+
+
+def _kernel(config: LaneMergeConfig, problem: Problem) -> LaneMergeKernel:
+    """What runs: the rung of the configuration, if there is one that serves."""
+    rung = next((rung for rung in _serving(problem) if rung.config == config), None)
+    return rung or LaneMergeKernel.least(config, problem)
+
+
+def terms(config: LaneMergeConfig, kernel: LaneMergeKernel, problem: Problem, device: Device) -> tuple[float, ...]:
+    """See `_costs.short_rows`."""
+    loaded = kernel.vectors * kernel.width, (kernel.vectors - kernel.inside) * kernel.width
+    unrolled = kernel.most in UNROLLED
+    return costs.lanes(config, loaded, kernel.most, problem, device, tree=config.tree, unrolled=unrolled)
 
 
 def ordered(
@@ -248,13 +263,13 @@ def _layouts(problem: Problem, device: Device) -> Iterator[LaneMergeConfig]:
         for warps in (1, 2) if lanes == 32 else (1, 2, 4):
             if warps == 1 or problem.rows * lanes > 32 * device.processors:  # none idle
                 depths = _depths(lanes, problem, tree=False, least=8)[: 1 if problem.k <= 16 else 2]
-                yield from (LaneMergeConfig(lanes, warps, depth, False) for depth in depths)
+                yield from (_config(lanes, warps, depth, False) for depth in depths)
                 if problem.k <= TREE_K and lanes <= 8:
-                    yield LaneMergeConfig(lanes, warps, _depths(lanes, problem, tree=True, least=4)[0], True)
+                    yield _config(lanes, warps, _depths(lanes, problem, tree=True, least=4)[0], True)
 
 
 def _depths(lanes: int, problem: Problem, *, tree: bool, least: int) -> list[int]:
-    needed = min(share(lanes, problem), least_depth(LaneMergeConfig(lanes, 1, 0, tree), problem))
+    needed = min(share(lanes, problem), least_depth(_config(lanes, 1, 0, tree), problem))
     return [depth for depth in DEPTHS if depth >= max(least, needed)]
 
 
@@ -383,14 +398,15 @@ def kernels(dtype: str, largest: bool) -> tuple[LaneMergeKernel, ...]:
     return tuple(LaneMergeKernel(LaneMergeConfig(*row[1:5]), *row[5:], dtype, largest, row[0]) for row in rows)
 
 
-def _serving(problem: Problem) -> list[LaneMergeKernel]:
+@lru_cache(64)  # whoever asks about a problem does so several times
+def _serving(problem: Problem) -> tuple[LaneMergeKernel, ...]:
     """The rungs that serve, those of the least work first."""
     rungs = [
         rung
         for rung in kernels(problem.dtype, problem.largest)
         if rung.reading == reading_of(rung.config.lanes, problem) and rung.serves(problem)
     ]
-    return sorted(rungs, key=lambda rung: rung.work(problem))
+    return tuple(sorted(rungs, key=lambda rung: rung.work(problem)))
 
 
 strategy = LaneMerge()

@@ -98,11 +98,20 @@ class LaneRoute(Strategy):
         for dtype in LOGITS:
             yield from (rung.source for rung in kernels(dtype))
 
+    def terms(self, config: LaneMergeConfig, problem: Problem, device: Device) -> tuple[float, ...]:
+        """As of `lane_merge`."""
+        return lane_merge.terms(config, _kernel(config, problem), problem, device)
+
     def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every 32 * warps / lanes rows; the rung of the configuration, if there is one that serves."""
-        rung = next((rung for rung in serving(problem) if rung.config == config), None)
-        kernel = rung or LaneRouteKernel.least(config, _read_evenly(problem))
-        return KernelProgram.of(kernel.source, Extent(per=(("rows", 32 * config.warps // config.lanes),)))
+        source = _kernel(config, problem).source
+        return KernelProgram.of(source, Extent(per=(("rows", 32 * config.warps // config.lanes),)))
+
+
+def _kernel(config: LaneMergeConfig, problem: Problem) -> LaneRouteKernel:
+    """What runs: the rung of the configuration, if there is one that serves."""
+    rung = next((rung for rung in serving(problem) if rung.config == config), None)
+    return rung or LaneRouteKernel.least(config, _read_evenly(problem))
 
 
 def _read_evenly(problem: Problem) -> Problem:

@@ -123,10 +123,7 @@ class LoadMaxima(LinesStrategy):
         return (
             problem.cols * problem.itemsize <= config.room
             and 5 * problem.k <= 4 * config.capacity
-            and config.capacity <= MOST_ITEMS * config.threads
-            and shared_bytes(config, problem.itemsize) + STATIC_BYTES + OWN_BYTES + config.threads * 8
-            <= device.shared_bytes
-            and (config.blocks == 1 or device.capability >= (9, 0))
+            and _fits(config, problem.itemsize, device)
         )
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[LoadMaximaConfig]:
@@ -210,15 +207,28 @@ def _source(config: LoadMaximaConfig, kind: str, *, windows: bool) -> CudaSource
 def _shortlist(problem: Problem, device: Device) -> tuple[LoadMaximaConfig, ...]:
     least = max(power_of_two(-(-3 * problem.k // 2)), 256)
     found: list[LoadMaximaConfig] = []
+    everything, itemsize = -(-problem.cols * problem.itemsize // 16), problem.itemsize
+    if least > CAPACITIES[-1] or everything > BLOCKS[-1] * MOST_LINES:
+        return ()
     for blocks in BLOCKS:
         if found and problem.rows * blocks > 2 * device.processors:
             continue
         for threads in (256, 512, 1024):
-            lines = power_of_two(-(-problem.cols * problem.itemsize // (16 * blocks * threads)))
+            lines = power_of_two(-(-everything // (blocks * threads)))
             if lines > LINES[-1] or threads * lines > MOST_LINES:
                 continue
             found += [_config(blocks, threads, lines, size) for size in (least, 2 * least) if size <= CAPACITIES[-1]]
-    return tuple(config for config in found if strategy.valid(config, problem, device))
+    return tuple([config for config in found if _fits(config, itemsize, device)])
+
+
+@lru_cache(1 << 12)
+def _fits(config: LoadMaximaConfig, itemsize: int, device: Device) -> bool:
+    """Whether a device has threads and shared memory for its lists, and clusters."""
+    return (
+        config.capacity <= MOST_ITEMS * config.threads
+        and shared_bytes(config, itemsize) + STATIC_BYTES + OWN_BYTES + config.threads * 8 <= device.shared_bytes
+        and (config.blocks == 1 or device.capability >= (9, 0))
+    )
 
 
 def _intervals(config: LoadMaximaConfig) -> int:

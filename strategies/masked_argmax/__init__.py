@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import ClassVar
 
 from autotopk.candidate import Knob
@@ -22,6 +22,8 @@ FEW = 8
 ROWS = (1, 2, 4, 8, 16, 32, 64)
 MAX_KEY_REGISTERS = {1: 64, 2: 64, 4: 64, 8: 32, 16: 16}
 """32-bit registers of a thread that may hold keys, by warps: more of them spill; half of it for several rows."""
+MOST_KEYS = max(32 * warps * registers for warps, registers in MAX_KEY_REGISTERS.items())
+"""The same of a block."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,9 @@ class MaskedArgmaxConfig:
 
     rows_per_program: int
     warps: int
+
+
+_config = lru_cache(1 << 10)(MaskedArgmaxConfig)  # a call where nothing was tuned asks for several
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ class MaskedArgmax(Strategy):
             reasons.append(f"rows of {problem.cols} are longer than {MAX_COLS}")
         if problem.k > MAX_K:
             reasons.append(f"k={problem.k} is above {MAX_K}")
-        if not any(_fits(MaskedArgmaxConfig(1, warps), problem) for warps in MAX_KEY_REGISTERS):
+        if power_of_two(problem.cols) * _registers(problem.dtype) > MOST_KEYS:
             reasons.append(f"rows of {problem.cols} {problem.dtype} do not fit a block's registers")
         return reasons
 
@@ -136,9 +141,7 @@ class MaskedArgmax(Strategy):
             config
             for rows in ROWS
             for warps in MAX_KEY_REGISTERS
-            if rows < 2 * problem.rows
-            and _fits(config := MaskedArgmaxConfig(rows, warps), problem)
-            and rows * width >= 32 * warps
+            if rows < 2 * problem.rows and _fits(config := _config(rows, warps), problem) and rows * width >= 32 * warps
         ] or [MaskedArgmaxConfig(1, 1)]
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
@@ -158,9 +161,8 @@ class MaskedArgmax(Strategy):
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[MaskedArgmaxConfig]:
         """The rungs that serve, those of the least work a row first; where rows are few, of one row a program."""
-        rungs = _serving(problem)
         few = problem.rows <= FEW * device.processors
-        rungs.sort(key=lambda rung: few and rung.config.rows_per_program > 1)
+        rungs = sorted(_serving(problem), key=lambda rung: few and rung.config.rows_per_program > 1)
         return list(dict.fromkeys(rung.config for rung in rungs))
 
     def rungs(self, arch: int) -> Iterator[KernelSource]:
@@ -170,7 +172,9 @@ class MaskedArgmax(Strategy):
 
     def terms(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.short_rows`."""
-        return short_rows.masks(config.rows_per_program, config.warps, problem, device)
+        rung = next((rung for rung in _serving(problem) if rung.config == config), None)
+        length = rung.longest if rung else power_of_two(problem.cols)
+        return short_rows.masks(config.rows_per_program, config.warps, length, problem, device)
 
     def program(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every `rows_per_program` rows; the rung of the configuration, if there is one that serves."""
@@ -209,14 +213,15 @@ def kernels(element: str) -> tuple[MaskedArgmaxKernel, ...]:
     )
 
 
-def _serving(problem: Problem) -> list[MaskedArgmaxKernel]:
+@lru_cache(64)  # whoever asks about a problem does so several times
+def _serving(problem: Problem) -> tuple[MaskedArgmaxKernel, ...]:
     """The rungs that serve, those of the least work first."""
     rungs = [rung for rung in kernels(_element(problem.dtype)) if rung.serves(problem)]
-    return sorted(rungs, key=lambda rung: rung.work)
+    return tuple(sorted(rungs, key=lambda rung: rung.work))
 
 
 def _fewest_warps(problem: Problem) -> MaskedArgmaxConfig:
-    layouts = (MaskedArgmaxConfig(1, warps) for warps in MAX_KEY_REGISTERS)
+    layouts = (_config(1, warps) for warps in MAX_KEY_REGISTERS)
     return next(config for config in layouts if _fits(config, problem))
 
 

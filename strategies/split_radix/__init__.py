@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from math import log2
 from typing import ClassVar
@@ -179,8 +179,14 @@ class SplitRadix(Strategy):
         wanted = log2(power_of_two(max(4 * problem.k, min(16 * problem.k, 4096))))  # long lists are sampled better
         threads = 512 if problem.rows >= device.processors else 1024
         splits = _splits(problem, device)
+        most = most_capacity(problem, device)
+        fitting = [
+            one
+            for one in (WINDOWS_LADDER if problem.answer == WINDOWS else LADDER[_kind_of(problem.dtype)])
+            if 2 * problem.k <= one[1] <= most and problem.k <= MOST_ITEMS * one[0]
+        ]
         shapes = sorted(
-            WINDOWS_LADDER if problem.answer == WINDOWS else LADDER[_kind_of(problem.dtype)],
+            fitting,
             key=lambda one: (
                 (0, one[0] != threads, abs(log2(one[1]) - wanted), -one[1])
                 if overflowing(one[1], splits[0], problem) <= MOST_OVERFLOWING
@@ -288,6 +294,7 @@ def _kind_of(dtype: str) -> str:
     return KINDS.get(dtype, dtype)
 
 
+@lru_cache(1 << 12)
 def _rung(blocks: int, threads: int, capacity: int) -> SplitRadixConfig:
     return SplitRadixConfig(blocks, threads, 4, capacity)
 

@@ -5,7 +5,7 @@ Routing is done around a topk, and what is to be stable, or of windows, by one o
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from math import log2
 from typing import ClassVar, Literal
 
@@ -43,6 +43,9 @@ class TorchConfig:
             raise ValueError(f"chunk={self.chunk} does not fit method {self.method!r}")
 
 
+_config = lru_cache(1 << 8)(TorchConfig)  # a call where nothing was tuned asks for several
+
+
 def kth_by_torch(x: Tensor, k: int, largest: bool) -> tuple[Tensor, Tensor]:
     """The k-th of every row of (rows, cols), (rows, 1) both."""
     found = torch.kthvalue(x, x.shape[1] - k + 1 if largest else k, dim=1, keepdim=True)
@@ -69,13 +72,13 @@ class TorchFallback(Strategy):
         torch.sort on CUDA puts NaNs whose sign bit is set below everything in some of its kernels, torch.topk above.
         """
         if problem.operation or problem.stable:
-            return [TorchConfig("topk")]
-        chunked = [TorchConfig("chunked", chunk) for chunk in CHUNKS if 2 * problem.k <= chunk <= problem.cols // 2]
+            return [_config("topk")]
+        chunked = [_config("chunked", chunk) for chunk in CHUNKS if 2 * problem.k <= chunk <= problem.cols // 2]
         if device.type == "cuda" and chunked:
             usual = (8 * problem.k * problem.cols) ** 0.5  # as many survivors as a chunk has elements, and some
             chunked = [min(chunked, key=lambda one: abs(log2(one.chunk / usual)))]
         sorts = device.type == "cpu" or "float" not in problem.dtype
-        return [TorchConfig("topk"), *([TorchConfig("sort")] if sorts else []), *chunked]
+        return [_config("topk"), *([_config("sort")] if sorts else []), *chunked]
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """The methods, and sizes of chunks also between those of the shortlist."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 from autotopk.candidate import Knob
@@ -109,13 +110,7 @@ class WideRadix(Strategy):
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[WideRadixConfig]:
         """Rows split, first, where there are fewer than processors; blocks for a few waves, as scratch allows."""
-        longest = max(1, problem.cols * problem.itemsize // MIN_PART)
-        shares = [max(1, waves * device.processors // problem.rows) for waves in (2, 1, 4)]
-        split = [_split(min(share, longest)) for share in shares] if problem.rows < device.processors else []
-        room = most_scratch(problem) // max(1, problem.k * _entry_bytes(problem))
-        whole = [_whole(max(1, min(problem.rows, waves * device.processors, room))) for waves in (2, 1)]
-        order = split + whole if longest > 1 else whole + split
-        return [config for config in dict.fromkeys(order) if self.valid(config, problem, device)]
+        return _ladder(problem, device)
 
     def rungs(self, arch: int) -> Iterator[CudaSource]:
         """One for each kind of elements."""
@@ -150,6 +145,19 @@ class WideRadix(Strategy):
                 Scratch("sums", Extent(_groups(config) * 8 * SORT_BINS, rows)),
             ),
         )
+
+
+@lru_cache(64)  # whoever asks about a problem does so several times
+def _ladder(problem: Problem, device: Device) -> tuple[WideRadixConfig, ...]:
+    rows, processors = problem.rows, device.processors
+    longest = max(1, problem.cols * problem.itemsize // MIN_PART)
+    shares = [max(1, waves * processors // rows) for waves in (2, 1, 4)] if rows < processors else []
+    split = [_split(parts) for parts in dict.fromkeys([min(share, longest) for share in shares])]
+    room = most_scratch(problem) // max(1, problem.k * _entry_bytes(problem))
+    counts = [max(1, min(rows, waves * processors, room)) for waves in (2, 1)]
+    whole = [_whole(blocks) for blocks in dict.fromkeys(counts)]
+    order = split + whole if longest > 1 else whole + split
+    return tuple([config for config in dict.fromkeys(order) if strategy.valid(config, problem, device)])
 
 
 def scratch_bytes(config: WideRadixConfig, problem: Problem) -> int:
@@ -189,10 +197,12 @@ def _groups(config: WideRadixConfig) -> int:
     return -(-config.blocks // GROUP_PARTS)
 
 
+@lru_cache(1 << 12)
 def _split(blocks: int) -> WideRadixConfig:
     return WideRadixConfig(LADDER_THREADS, min(blocks, MAX_BLOCKS), True)
 
 
+@lru_cache(1 << 12)
 def _whole(blocks: int) -> WideRadixConfig:
     return WideRadixConfig(LADDER_THREADS, min(blocks, MAX_BLOCKS), False)
 

@@ -1,5 +1,6 @@
 """Recorded measurements, replayed without a GPU: fit, choose at points that were left out, compare with the best."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from math import exp, inf, log
@@ -9,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autotopk import registry
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import H100, Device, cpu_device
 from autotopk.key import TuningKey
-from autotopk.prediction import kind_of, model_of, place_of, rows_of
+from autotopk.prediction import FARTHEST, Near, cell_of, kind_of, model_of, place_of, rows_of
 from autotopk.runtime import predicting
 from autotopk.tuning import bounds
 from autotopk.tuning.environment import environment_of
-from autotopk.tuning.fitting import Times, nonnegative, times_of
+from autotopk.tuning.fitting import Fit, Times, nonnegative, samples_of, times_of
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence
@@ -59,13 +61,14 @@ def test_points_left_out_are_chosen_for_within_2_percent_of_the_best() -> None:
     assert found.worst <= 1.2
 
 
-def test_points_of_a_whole_tuning_left_out_are_chosen_for_within_5_percent_of_the_best() -> None:
+def test_points_of_a_whole_tuning_left_out_are_chosen_for_within_3_percent_of_the_best() -> None:
     """Of the shapes that a GPU tunes in six minutes, the grid among them: sparse, and of all sizes."""
     found = compare(*tuned(), folds=16)
     ours = found.pop("coefficients, corrected around")
     assert ours.points >= 350
-    assert ours.mean <= 1.05
-    assert ours.most_of_20 <= 1.25
+    assert ours.mean <= 1.03
+    assert ours.most_of_20 <= 1.2
+    assert ours.worst <= 2
     assert min(one.mean for one in found.values()) > ours.mean
 
 
@@ -147,8 +150,70 @@ def test_unseen_shapes_of_a_made_up_gpu() -> None:
             regrets.append(log(max(1.0, regret)))
             within.append(regret <= bound)
     assert len(regrets) >= 45
-    assert exp(np.mean(regrets)) <= 1.1
+    assert exp(np.mean(regrets)) <= 1.11
     assert np.mean(within) >= 0.95
+
+
+def test_a_prediction_asks_little() -> None:
+    """What a first call waits for, in terms that are worked out: no configuration twice, and none far behind."""
+    times, device = on_record()
+    model, asked = bounds.fit(times, device)[KIND], list[str]()
+    of = model.of
+
+    def counted(strategy: str, near: Near) -> Any:
+        predict = of(strategy, near)
+
+        def noted(name: str, terms: Sequence[float]) -> float | None:
+            asked.append(name)
+            return predict(name, terms)
+
+        return noted
+
+    model.of = counted  # type: ignore[method-assign]
+    for workload in UNSEEN:
+        before = len(asked)
+        found = predicting.proposals(workload.problem("cuda"), device, model)
+        assert len(set(asked[before:])) == len(asked) - before
+        assert len({one.name for one in found}) == len(found)
+    assert len(asked) / len(UNSEEN) <= 24
+
+
+def test_points_are_looked_for_where_they_are() -> None:
+    times, device = on_record()
+    model = bounds.fit(times, device)[KIND]
+    for workload in UNSEEN:
+        place = place_of(workload.key)
+        squares = [sum((a - b) ** 2 for a, b in zip(place, one.place, strict=True)) for one in model.points]
+        assert len(model.near(workload.key)._around) == sum(one < FARTHEST for one in squares)
+
+
+def test_kernels_of_other_sizes_are_told_apart() -> None:
+    """Of short rows one rung loads 8 vectors and another 64, whatever the row."""
+    problem, lane_merge = Workload(51, 27, 5, "bfloat16").problem("cuda"), registry.get("lane_merge")
+    texts = ('{"depth":8,"lanes":32,"tree":false,"warps":1}', '{"depth":16,"lanes":32,"tree":false,"warps":1}')
+    short, long = (lane_merge.terms(lane_merge.parse_config(text), problem, H100) for text in texts)
+    assert (short[3], long[3]) == (8, 64)
+
+
+def test_bounds_hold_for_points_that_they_are_not_made_of() -> None:
+    """Of a whole tuning, one half for the other: of 100 points one may be chosen worse, give or take some."""
+    times, device = tuned()
+    samples = samples_of(times, device)[KIND]
+    regrets = bounds.regrets(Fit(samples), samples)
+    within = []
+    for half in (0, 1):
+        found = bounds.regions(regrets[half::2])
+        others = [one for one in regrets[1 - half :: 2] if cell_of(one.key) in found]
+        within += [exp(one.logarithm) <= found[cell_of(one.key)].bound + 1e-9 for one in others]
+    assert len(within) >= 280
+    assert np.mean(within) >= 0.985
+
+
+def test_there_are_no_regions_of_more_chosen_than_columns() -> None:
+    keys = [TuningKey("float32", 16, 256, k, True) for k in (16, 64, 256)]
+    found = bounds.regions([bounds.Regret(key, place_of(key), 0.01) for key in keys])
+    assert found
+    assert all(k <= col for _, col, k, _, _ in found)
 
 
 def test_bounds_are_wider_where_choices_are_worse() -> None:
