@@ -37,6 +37,9 @@ GATHERED, LOCAL, FLOOR = "gather, torch.topk", "torch.topk, gather, torch.topk",
 BARS = {GATHERED: 3.0, LOCAL: 1.0}
 """How many times as long as our calls they are to take, at least."""
 
+BACK_TO_BACK = 10
+"""Calls of a turn. A call alone, from idle, takes the host several times as long: its caches are cold then."""
+
 STEP_NS = 500_000
 """Of a clock, at whose next but one step all ranks begin."""
 
@@ -45,19 +48,20 @@ Way = Callable[[], Any]
 
 @dataclass
 class Row:
-    """Of one shape: microseconds by name, of calls and of replays of a graph."""
+    """Of one shape: microseconds by name, of calls back to back, of one from idle, and of replays of a graph."""
 
     rows: int
     cols: int
     """Of a shard."""
     k: int
     eager_us: dict[str, float] = field(default_factory=dict)
+    idle_us: dict[str, float] = field(default_factory=dict)
     graph_us: dict[str, float] = field(default_factory=dict)
 
     def ratios(self) -> list[str]:
         """Lines that say how our calls compare."""
         lines = []
-        for kind, times in {"eager": self.eager_us, "graph": self.graph_us}.items():
+        for kind, times in {"eager": self.eager_us, "from idle": self.idle_us, "graph": self.graph_us}.items():
             for name in (one for one in times if one not in (*BARS, FLOOR)):
                 told = [
                     f"{times[other] / times[name]:.2f}x faster than {other} (bar {bar:g}x)"
@@ -111,18 +115,20 @@ def captured(way: Way) -> Way:
     return graph.replay
 
 
-def seconds(way: Way, device: torch.device) -> float:
-    """Of one call, between CUDA events, or on the host where there is no GPU."""
+def seconds(way: Way, device: torch.device, calls: int) -> float:
+    """Of a call, among so many back to back, between CUDA events, or on the host where there is no GPU."""
     if device.type == "cpu":
         start = time.perf_counter()
-        way()
-        return time.perf_counter() - start
+        for _ in range(calls):
+            way()
+        return (time.perf_counter() - start) / calls
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
-    way()
+    for _ in range(calls):
+        way()
     end.record()
     end.synchronize()
-    return float(begin.elapsed_time(end)) / 1e3
+    return float(begin.elapsed_time(end)) / 1e3 / calls
 
 
 def begin_together(device: torch.device) -> None:
@@ -135,16 +141,16 @@ def begin_together(device: torch.device) -> None:
         pass
 
 
-def slowest_us(ways: dict[str, Way], device: torch.device, calls: int) -> dict[str, float]:
-    """The median over calls of the slowest rank's time, of ways that take turns; all ranks begin together, and idle."""
+def slowest_us(ways: dict[str, Way], device: torch.device, rounds: int, calls: int) -> dict[str, float]:
+    """The median over rounds of the slowest rank's time of a call, of ways that take turns, so many calls a turn."""
     for way in ways.values():
         for _ in range(3):
             way()
     times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(calls):
+    for _ in range(rounds):
         for name, way in ways.items():
             begin_together(device)
-            times[name].append(seconds(way, device))
+            times[name].append(seconds(way, device, calls))
     all_times = torch.tensor([*times.values()], device=device)
     dist.all_reduce(all_times, dist.ReduceOp.MAX)
     return {name: median(found) * 1e6 for name, found in zip(ways, all_times.tolist(), strict=True)}
@@ -181,13 +187,14 @@ def measured(rows: int, cols: int, k: int, device: torch.device, calls: int) -> 
     }
     say = print if rank == 0 else lambda *_, **__: None
     say(f"{rows}x({world}x{cols}) k={k}: exact, the same on all ranks", flush=True)
-    row = Row(rows, cols, k, eager_us=slowest_us(ways, device, calls))
+    eager_us, idle_us = (slowest_us(ways, device, calls, each) for each in (BACK_TO_BACK, 1))
+    row = Row(rows, cols, k, eager_us, idle_us)
     if on_gpu:
         graphs = {name: captured(way) for name, way in ways.items() if name != EXCHANGED}  # for which the host waits
-        row.graph_us = slowest_us(graphs, device, calls)
+        row.graph_us = slowest_us(graphs, device, calls, BACK_TO_BACK)
     for name, eager_us in row.eager_us.items():
         replayed = f", as a graph {row.graph_us[name]:9.1f} us" if name in row.graph_us else ""
-        say(f"  {name:32} {eager_us:9.1f} us{replayed}", flush=True)
+        say(f"  {name:32} {eager_us:9.1f} us, from idle {idle_us[name]:9.1f} us{replayed}", flush=True)
     say("\n".join(row.ratios()), flush=True)
     return row
 
@@ -195,7 +202,7 @@ def measured(rows: int, cols: int, k: int, device: torch.device, calls: int) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--small", action="store_true", help="small shapes, as on a CPU")
-    parser.add_argument("--calls", type=int, default=50, help="how many are timed")
+    parser.add_argument("--calls", type=int, default=50, help="how many turns are timed")
     parser.add_argument("--json", type=Path, help="where the figures go as well")
     asked = parser.parse_args()
     on_gpu = torch.cuda.is_available()

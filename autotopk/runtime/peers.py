@@ -6,11 +6,12 @@ all had come to it, and so had read what was there.
 """
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -19,6 +20,9 @@ import torch.distributed as dist
 from autotopk import settings
 from autotopk.errors import inert, warn
 from autotopk.lists import Lists, Parts, listed
+from autotopk.runtime.board import Board, new_file
+
+T = TypeVar("T")
 
 MOST_WORDS = 1 << 21
 """Of 64 bits, of a part: of longer ones NCCL takes little more time than the links do."""
@@ -33,11 +37,12 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 class Peers:
     """Of a group. All ranks make one, with the same size, and use it by the same calls."""
 
-    def __init__(self, group: Any, device: torch.device, words: int) -> None:
+    def __init__(self, group: Any, device: torch.device, words: int, board: Board) -> None:
         """Waits for all ranks. Raises RuntimeError and others where GPUs cannot read each other's memory."""
         import torch.distributed._symmetric_memory as symmetric
 
         self.words = words
+        self.board = board
         self._device = device
         self._memory = symmetric.empty(2 * words, dtype=torch.int64, device=device)
         self._handle = symmetric.rendezvous(self._memory, group)
@@ -65,6 +70,11 @@ class Peers:
         self._handle.barrier(0, _PATIENCE_MS)
 
 
+def known_peers(group: Any) -> Peers | None:
+    """What all ranks of a group have made by calls before."""
+    return _known.get(group)
+
+
 _known: WeakKeyDictionary[Any, Peers | None] = WeakKeyDictionary()
 """By groups; None where there is no such memory."""
 
@@ -90,13 +100,33 @@ _UNKNOWN: Any = object()
 
 def _made(group: Any, device: torch.device, words: int) -> Peers | None:
     """The same on all ranks, None included."""
+    before = known_peers(group)
+    board = before.board if before else _board_of(group, device)
+    return None if board is None else _agreed(lambda: Peers(group, device, words, board), group)
+
+
+def _board_of(group: Any, device: torch.device) -> Board | None:
+    """Of ranks on one machine, whose GPUs are several."""
     abouts = _exchanged(_about(group, device), group)
     hosts, gpus = {host for host, _ in abouts}, {gpu for _, gpu in abouts}
-    if len(hosts) > 1 or "" in gpus or len(gpus) < len(abouts) or len(abouts) == 1:
+    rank, ranks = dist.get_rank(group), len(abouts)
+    if len(hosts) > 1 or "" in gpus or len(gpus) < ranks or ranks == 1:
         return None
+    file = None
+    with suppress(OSError):
+        file = new_file(ranks) if rank == 0 else None
+    (first, *_) = _exchanged(file, group)
+    found = _agreed(lambda: Board(first, rank, ranks), group)
+    if file:  # all have opened it
+        file.unlink()
+    return found
+
+
+def _agreed(make: Callable[[], T], group: Any) -> T | None:
+    """What this rank makes, if all do."""
     found, failed = None, ""
     try:
-        found = Peers(group, device, words)
+        found = make()
     except Exception as error:  # whatever a driver, a container or another torch lacks; NCCL does without
         failed = f"{type(error).__name__}: {inert(str(error).strip().partition(chr(10))[0])}"
     if any(failures := _exchanged(failed, group)):

@@ -93,12 +93,12 @@ def _topk_of_data(
         found = (stable_pairs if stable else pairs)(x, min(k, x.shape[dim]), dim, largest, True)
         ours = packed(found[0].movedim(dim, -1), found[1].movedim(dim, -1), lists)
     elif not (x.is_cuda and capturing()) and (peers := peers_of(group, x.device, lists.part_bytes // 8)):
-        among = _AmongPeers(peers, lists, x, dim, largest, stable)
-        kept = _kept.setdefault(group, {})
-        if len(kept) >= _MOST_KEPT:
-            kept.clear()
-        kept[_key(x, k, dim, largest, stable, sizes)] = among
-        return among(x)
+        kept, key = _kept.setdefault(group, {}), _key(x, k, dim, largest, stable, sizes)
+        if key not in kept:
+            if len(kept) >= _MOST_KEPT:
+                kept.clear()
+            kept[key] = _AmongPeers(peers, lists, x, dim, largest, stable)
+        return kept[key](x)
     else:
         ours = x.new_empty(lists.part_bytes // 8, dtype=torch.int64)
         _fill(_places_in(ours, lists, x, dim), x, dim, largest, stable)
