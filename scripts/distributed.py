@@ -2,7 +2,7 @@
 
 Beside it, what a program would do without: gather all columns and take torch.topk; take torch.topk of every shard and
 of what is gathered of these. The floor is the local top-k and one all-gather of the bytes that are exchanged. A time
-is the median over calls of the slowest rank's, in microseconds. Aimed at are a third of what gathering all columns
+is the median over turns of the slowest rank's, in microseconds. Aimed at are a third of what gathering all columns
 takes, and less than torch.topk before and after a gather.
 """
 
@@ -192,9 +192,9 @@ def measured(rows: int, cols: int, k: int, device: torch.device, calls: int) -> 
     if on_gpu:
         graphs = {name: captured(way) for name, way in ways.items() if name != EXCHANGED}  # for which the host waits
         row.graph_us = slowest_us(graphs, device, calls, BACK_TO_BACK)
-    for name, eager_us in row.eager_us.items():
+    for name in ways:
         replayed = f", as a graph {row.graph_us[name]:9.1f} us" if name in row.graph_us else ""
-        say(f"  {name:32} {eager_us:9.1f} us, from idle {idle_us[name]:9.1f} us{replayed}", flush=True)
+        say(f"  {name:32} {eager_us[name]:9.1f} us, from idle {idle_us[name]:9.1f} us{replayed}", flush=True)
     say("\n".join(row.ratios()), flush=True)
     return row
 
