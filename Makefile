@@ -29,8 +29,8 @@ bench: $(READY)  ## what autotopk.topk costs beside torch.topk
 export: $(READY)  ## write this machine's winners and their kernels to FILE
 	$(PYTHON) -m autotopk export $(FILE)
 
-kernels: $(READY)  ## compile the kernels that are shipped into OUT; needs no GPU, uses all cores
-	$(PYTHON) -m scripts.kernels --out $(OUT) $(ARGS)
+kernels: $(READY) .venv/triton-$(OLDEST_TRITON)  ## compile the kernels that are shipped into OUT; needs no GPU, uses all cores
+	$(WITH_OLDEST_TRITON) $(PYTHON) -m scripts.kernels --out $(OUT) $(ARGS)
 
 test: $(READY) .venv/triton-$(OLDEST_TRITON)  ## everything that needs no GPU: plain, interpreted, oldest Triton
 	$(PYTEST) $(PARALLEL) -m "not gpu and not interpret and not slow"
