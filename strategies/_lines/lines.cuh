@@ -21,6 +21,9 @@ struct Row {
   __device__ __forceinline__ unsigned column(unsigned line, int e) const { return line * VECTOR + e - skew; }
   __device__ __forceinline__ unsigned all_lines() const { return (skew + cols + VECTOR - 1) / VECTOR; }
 
+  // Its first columns alone.
+  __device__ __forceinline__ void cut(unsigned length) { cols = length, end = max((skew + cols) / VECTOR, begin); }
+
   // A line that is the row's in part; elements that are not are 0.
   __device__ __forceinline__ uint4 part(unsigned line, unsigned& inside) const {
     uint4 bits = make_uint4(0, 0, 0, 0);
@@ -79,13 +82,16 @@ struct Maxima {
   __device__ __forceinline__ bool has(int number) const { return line(number) < end; }
 };
 
-template <bool SMALLEST, bool HALF> __device__ __forceinline__ void read_lines(const Row& row, Maxima& maxima) {
+// `first.has(number, bits)` tells whether a line is there already, and its bits.
+template <bool SMALLEST, bool HALF, class First>
+__device__ __forceinline__ void read_lines(const Row& row, Maxima& maxima, const First& first) {
 #pragma unroll
   for (int begin = 0; begin < LINES; begin += BATCH) {
     uint4 bits[BATCH];
 #pragma unroll
     for (int i = 0; i < BATCH; i++)
-      bits[i] = maxima.has(begin + i) ? __ldg(row.lines + maxima.line(begin + i)) : make_uint4(0, 0, 0, 0);
+      if (!first.has(begin + i, bits[i]))
+        bits[i] = maxima.has(begin + i) ? __ldg(row.lines + maxima.line(begin + i)) : make_uint4(0, 0, 0, 0);
 #pragma unroll
     for (int i = 0; i < BATCH; i++) {
       const Key best = best_of<SMALLEST, HALF>(bits[i], row.order);
@@ -105,13 +111,18 @@ __device__ __forceinline__ Lines lines_of_block(const Row& row) {
   return {begin, min(begin + each, row.end)};
 }
 
-__device__ __forceinline__ Maxima read_maxima(const Row& row, Lines lines, bool smallest) {
+struct NoLines {
+  __device__ __forceinline__ bool has(int, uint4&) const { return false; }
+};
+
+template <class First>
+__device__ __forceinline__ Maxima read_maxima(const Row& row, Lines lines, const First& first, bool smallest) {
   Maxima maxima;
   maxima.first = lines.begin + threadIdx.x, maxima.end = lines.end;
-  if (!FLOAT || ELEMENT_BYTES == 8) read_lines<false, false>(row, maxima);
+  if (!FLOAT || ELEMENT_BYTES == 8) read_lines<false, false>(row, maxima, first);
   else if (ELEMENT_BYTES == 2 && row.order.half())
-    smallest ? read_lines<true, true>(row, maxima) : read_lines<false, true>(row, maxima);
-  else smallest ? read_lines<true, false>(row, maxima) : read_lines<false, false>(row, maxima);
+    smallest ? read_lines<true, true>(row, maxima, first) : read_lines<false, true>(row, maxima, first);
+  else smallest ? read_lines<true, false>(row, maxima, first) : read_lines<false, false>(row, maxima, first);
   maxima.part = 0, maxima.part_line = ~0u;
   const bool has = threadIdx.x == 0 ? !row.whole(0) : threadIdx.x == 1 && row.end > 0 && row.end < row.all_lines();
   if (has && block_of() == 0) {

@@ -1,6 +1,13 @@
-// The kernel of a selector, for `answer_window(row, k, smallest, in_order, dynamic, counters, exchange, slots)` of a family,
-// which calls `slots.put(rank, key, column)` for the best k of the row, at least one, and is called by all of a cluster.
+// The kernel of a selector, for what a family has:
+//
+// - `answers_alone(row, in_order)`: whether the first block of a cluster answers alone;
+// - `Ahead` and `ask_ahead(row, in_order, whole)`: lines that are asked for before the window is known, where `whole`, at most
+//   AHEAD bytes of a row; a window that ends sooner has the first of them;
+// - `answer_window(row, ahead, k, smallest, in_order, dynamic, counters, exchange, slots)`: calls `slots.put(rank, key, column)`
+//   for the best k of the row, at least one, and is called by all of a cluster, or by the block that answers alone.
 #pragma once
+
+constexpr unsigned long long MOST_AHEAD = 8 << 20;  // bytes, of all rows together, that are not worth waiting for windows
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     KERNEL(const Element* __restrict__ x, Element* values, void* indices, void* positions, const int* __restrict__ starts,
@@ -17,13 +24,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   const Asked asked = {starts,     ends,      ks,     selected, offsets,        page_table, row_to_batch, page_starts,
                        starts_group, ends_group, batch_group, height, cols,  width, compress_ratio, pages, batches,
                        page_bits,  flags,     table_stride, fill};
-  const Window window = window_of(asked, answer, k);
-  const Row row = row_of(x + (window.length ? window.row * row_stride + window.begin : 0), window.length,
-                         order_of(smallest, is_signed, infinity));
+  const bool in_order = !(flags & ANY_ORDER);
+  Numbers numbers = numbers_of(asked, answer);
+  const Order order = order_of(smallest, is_signed, infinity);
+  const bool whole = AHEAD && !starts && !selected &&
+                     (unsigned long long)height * min((unsigned long long)cols * ELEMENT_BYTES, (unsigned long long)AHEAD) <= MOST_AHEAD;
+  Row row = row_of(x + answer * row_stride, cols, order);
+  Window window;
+  if (!whole) {
+    window = window_of(asked, numbers, answer, k);
+    row = row_of(x + (window.length ? window.row * row_stride + window.begin : 0), window.length, order);
+  }
+  Ahead ahead = ask_ahead(row, in_order, whole);
+  if (whole) {
+    asm volatile("" : "+r"(numbers.end));  // else it is waited for before
+    window = window_of(asked, numbers, answer, k);
+    row.cut(window.length);
+  }
   const long long bytes = flags & WIDE_INDICES ? 8 : 4;
   const Form form = {asked,
                      answer,
                      window.begin,
+                     numbers.offset,
                      row.data(),
                      row.order,
                      values ? values + answer * values_stride : nullptr,
@@ -31,6 +53,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
                      positions ? static_cast<char*>(positions) + answer * positions_stride * bytes : nullptr};
   if (block_of() == BLOCKS - 1) form.pad(window.k);
   if (window.k == 0) return;  // all of the cluster
-  answer_window(row, window.k, smallest, !(flags & ANY_ORDER), dynamic, counters, exchange, form.slots());
-  form.finish(window.k);
+  const bool alone = answers_alone(row, in_order);
+  if (BLOCKS > 1 && alone && block_of() > 0) return;
+  if (!in_order && window.k == row.cols) {
+    const Slots slots = form.slots();
+#pragma unroll 1
+    for (unsigned at = block_of() * THREADS + threadIdx.x; at < window.k; at += (alone ? 1 : BLOCKS) * THREADS) slots.put(at, 0, at);
+  } else {
+    answer_window(row, ahead, window.k, smallest, in_order, dynamic, counters, exchange, form.slots());
+  }
+  form.finish(window.k, alone);
 }

@@ -4,11 +4,29 @@
 #include "gather.cuh"
 #include "windows.cuh"
 
-__device__ __forceinline__ void answer_window(const Row& row, unsigned k, bool smallest, bool, unsigned char* dynamic,
-                                              Counters& counters, Exchange& exchange, const Slots& slots) {
+typedef Holding<Together> Ahead;
+constexpr unsigned AHEAD = BLOCKS * THREADS * LINES * 16;
+
+__device__ __forceinline__ bool answers_alone(const Row& row, bool) { return BLOCKS > 1 && row.end - row.begin <= THREADS * HELD; }
+
+__device__ __forceinline__ Ahead ask_ahead(Row row, bool in_order, bool whole) {
+  Ahead ahead;
+  if (!whole && answers_alone(row, in_order)) row.end = row.begin;  // a block alone deals its lines out in another way
+  ask_for_lines(row, ahead);
+  return ahead;
+}
+
+__device__ __forceinline__ void answer_window(const Row& row, Ahead& ahead, unsigned k, bool smallest, bool in_order,
+                                              unsigned char* dynamic, Counters& counters, Exchange& exchange, const Slots& slots) {
   const Room room = room_of(dynamic, counters, exchange);
-  if (BLOCKS == 1 || row.end - row.begin > THREADS * HELD) select_gathered<Together>(row, k, smallest, room, slots);
-  else if (block_of() == 0) select_gathered<Alone>(row, k, smallest, room, slots);
+  if (answers_alone(row, in_order)) {
+    Holding<Alone> holding;
+    ask_for_lines(row, holding);
+    select_gathered(row, holding, k, smallest, room, slots);
+  } else {
+    ahead.end = row.end;
+    select_gathered(row, ahead, k, smallest, room, slots);
+  }
 }
 
 #include "selector.cuh"
