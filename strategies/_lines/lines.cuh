@@ -82,16 +82,13 @@ struct Maxima {
   __device__ __forceinline__ bool has(int number) const { return line(number) < end; }
 };
 
-// `first.has(number, bits)` tells whether a line is there already, and its bits.
-template <bool SMALLEST, bool HALF, class First>
-__device__ __forceinline__ void read_lines(const Row& row, Maxima& maxima, const First& first) {
+template <bool SMALLEST, bool HALF> __device__ __forceinline__ void read_lines(const Row& row, Maxima& maxima) {
 #pragma unroll
   for (int begin = 0; begin < LINES; begin += BATCH) {
     uint4 bits[BATCH];
 #pragma unroll
     for (int i = 0; i < BATCH; i++)
-      if (!first.has(begin + i, bits[i]))
-        bits[i] = maxima.has(begin + i) ? __ldg(row.lines + maxima.line(begin + i)) : make_uint4(0, 0, 0, 0);
+      bits[i] = maxima.has(begin + i) ? __ldg(row.lines + maxima.line(begin + i)) : make_uint4(0, 0, 0, 0);
 #pragma unroll
     for (int i = 0; i < BATCH; i++) {
       const Key best = best_of<SMALLEST, HALF>(bits[i], row.order);
@@ -111,18 +108,13 @@ __device__ __forceinline__ Lines lines_of_block(const Row& row) {
   return {begin, min(begin + each, row.end)};
 }
 
-struct NoLines {
-  __device__ __forceinline__ bool has(int, uint4&) const { return false; }
-};
-
-template <class First>
-__device__ __forceinline__ Maxima read_maxima(const Row& row, Lines lines, const First& first, bool smallest) {
+__device__ __forceinline__ Maxima read_maxima(const Row& row, Lines lines, bool smallest) {
   Maxima maxima;
   maxima.first = lines.begin + threadIdx.x, maxima.end = lines.end;
-  if (!FLOAT || ELEMENT_BYTES == 8) read_lines<false, false>(row, maxima, first);
+  if (!FLOAT || ELEMENT_BYTES == 8) read_lines<false, false>(row, maxima);
   else if (ELEMENT_BYTES == 2 && row.order.half())
-    smallest ? read_lines<true, true>(row, maxima, first) : read_lines<false, true>(row, maxima, first);
-  else smallest ? read_lines<true, false>(row, maxima, first) : read_lines<false, false>(row, maxima, first);
+    smallest ? read_lines<true, true>(row, maxima) : read_lines<false, true>(row, maxima);
+  else smallest ? read_lines<true, false>(row, maxima) : read_lines<false, false>(row, maxima);
   maxima.part = 0, maxima.part_line = ~0u;
   const bool has = threadIdx.x == 0 ? !row.whole(0) : threadIdx.x == 1 && row.end > 0 && row.end < row.all_lines();
   if (has && block_of() == 0) {

@@ -1,13 +1,12 @@
 // The kernel of a selector, for what a family has:
 //
 // - `answers_alone(row, in_order)`: whether the first block of a cluster answers alone;
-// - `Ahead` and `ask_ahead(row, in_order, whole)`: lines that are asked for before the window is known, where `whole`, at most
-//   AHEAD bytes of a row; a window that ends sooner has the first of them;
-// - `answer_window(row, ahead, k, smallest, in_order, dynamic, counters, exchange, slots)`: calls `slots.put(rank, key, column)`
-//   for the best k of the row, at least one, and is called by all of a cluster, or by the block that answers alone.
+// - `Ahead`: lines that `ask(row)` asks for before the window is known where there are at most `ROWS` rows, so that a window
+//   that ends sooner has the first of them, and as soon as it is known where there are more;
+// - `answer_window(row, ahead, k, smallest, in_order, dynamic, counters, exchange, slots)`: calls
+//   `slots.put(rank, key, column)` for the best k of the row, at least one, and is called by all of a cluster, or by the block
+//   that answers alone.
 #pragma once
-
-constexpr unsigned long long MOST_AHEAD = 8 << 20;  // bytes, of all rows together, that are not worth waiting for windows
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     KERNEL(const Element* __restrict__ x, Element* values, void* indices, void* positions, const int* __restrict__ starts,
@@ -25,21 +24,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
                        starts_group, ends_group, batch_group, height, cols,  width, compress_ratio, pages, batches,
                        page_bits,  flags,     table_stride, fill};
   const bool in_order = !(flags & ANY_ORDER);
-  Numbers numbers = numbers_of(asked, answer);
   const Order order = order_of(smallest, is_signed, infinity);
-  const bool whole = AHEAD && !starts && !selected &&
-                     (unsigned long long)height * min((unsigned long long)cols * ELEMENT_BYTES, (unsigned long long)AHEAD) <= MOST_AHEAD;
-  Row row = row_of(x + answer * row_stride, cols, order);
+  Numbers numbers;
   Window window;
-  if (!whole) {
-    window = window_of(asked, numbers, answer, k);
-    row = row_of(x + (window.length ? window.row * row_stride + window.begin : 0), window.length, order);
-  }
-  Ahead ahead = ask_ahead(row, in_order, whole);
-  if (whole) {
-    asm volatile("" : "+r"(numbers.end));  // else it is waited for before
-    window = window_of(asked, numbers, answer, k);
+  Row row;
+  Ahead ahead;
+  // No branch between the end, the lines and what is made of the end: behind one, a scoreboard counts all that is on its way, and
+  // to wait for the end would be to wait for the lines.
+  const bool early = height <= Ahead::ROWS && ends && !starts && !selected && !ks && !offsets;
+  if (early) {
+    numbers = all_but_end(asked, answer);
+    row = row_of(x + answer * row_stride, cols, order);
+    numbers.end = __ldg(ends + numbers.group);
+    ahead.ask(row);
+    window = window_of(asked, numbers, k);
     row.cut(window.length);
+  } else {
+    numbers = numbers_of(asked, answer);
+    window = window_of(asked, numbers, k);
+    row = row_of(x + (window.length ? window.row * row_stride + window.begin : 0), window.length, order);
+    if (Ahead::ROWS && !answers_alone(row, in_order)) ahead.ask(row);
   }
   const long long bytes = flags & WIDE_INDICES ? 8 : 4;
   const Form form = {asked,

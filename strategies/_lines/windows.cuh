@@ -18,6 +18,8 @@ struct Asked {
 // What is told of one answer: all of it is asked for before any of it is looked at.
 struct Numbers {
   int row, start, end, k, offset;
+  int group;    // which of the ends is the answer's
+  int behind;   // columns before it that the answer does not have
 };
 
 struct Window {
@@ -28,9 +30,19 @@ struct Window {
 // Which number of a group is an answer's: divisions take as long as a barrier.
 __device__ __forceinline__ int group_number(int answer, int size) { return size > 1 ? answer / size : answer; }
 
+// Where nothing but an end may be told, which is to be asked for.
+__device__ __forceinline__ Numbers all_but_end(const Asked& asked, int answer) {
+  Numbers numbers = {answer, 0, asked.cols, asked.width, 0, answer, 0};
+  if (asked.ends_group > 1) {
+    numbers.group = answer / asked.ends_group;
+    numbers.behind = (numbers.group + 1) * asked.ends_group - 1 - answer;
+  }
+  return numbers;
+}
+
 __device__ __forceinline__ Numbers numbers_of(const Asked& asked, int answer) {
-  Numbers numbers = {answer, 0, asked.cols, asked.width, 0};
-  if (asked.ends) numbers.end = asked.ends[group_number(answer, asked.ends_group)];
+  Numbers numbers = all_but_end(asked, answer);
+  if (asked.ends) numbers.end = __ldg(asked.ends + numbers.group);
   if (asked.starts) numbers.start = asked.starts[group_number(answer, asked.starts_group)];
   if (asked.selected) numbers.row = asked.selected[answer];
   if (asked.ks) numbers.k = asked.ks[answer];
@@ -38,25 +50,25 @@ __device__ __forceinline__ Numbers numbers_of(const Asked& asked, int answer) {
   return numbers;
 }
 
-__device__ __forceinline__ Window window_of(const Asked& asked, Numbers numbers, int answer, unsigned most) {
+__device__ __forceinline__ Window window_of(const Asked& asked, Numbers numbers, unsigned most) {
   const unsigned cols = asked.cols, begin = min(unsigned(max(numbers.start, 0)), cols);
-  unsigned end = cols;
-  if (asked.ends) {
-    end = max(numbers.end, 0);
-    if (asked.ends_group > 1) {
-      const unsigned behind = asked.ends_group - 1 - answer % asked.ends_group;
-      end = end > behind ? end - behind : 0;
-    }
-    if (asked.flags & OF_LENGTHS) {
-      if (asked.compress_ratio > 1) end /= unsigned(asked.compress_ratio);
-      end = numbers.start < 0 ? unsigned(max(numbers.start + int(end), 0)) : numbers.start + end;
-    }
-    end = min(end, cols);
+  unsigned end = max(numbers.end, 0);
+  end -= min(end, unsigned(numbers.behind));
+  if (asked.flags & OF_LENGTHS) {
+    if (asked.compress_ratio > 1) end /= unsigned(asked.compress_ratio);
+    end = numbers.start < 0 ? unsigned(max(numbers.start + int(end), 0)) : numbers.start + end;
   }
+  end = min(end, cols);
   const bool has = numbers.row >= 0 && numbers.row < asked.height;
   const unsigned length = has && end > begin ? end - begin : 0;
   return {numbers.row, begin, length, min(min(unsigned(max(numbers.k, 0)), most), length)};
 }
+
+// Of a family that asks for no lines before a window is known.
+struct Nothing {
+  static constexpr int ROWS = 0;
+  __device__ __forceinline__ void ask(const Row&) {}
+};
 
 // Where the columns of one answer go, each to the place that its index has, and what is added to them.
 struct Slots {

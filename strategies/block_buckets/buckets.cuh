@@ -12,11 +12,8 @@ __device__ __forceinline__ Entry entry_of(Word word, unsigned column) {
 __device__ __forceinline__ Word word_of(Entry entry) { return COLUMN_BITS ? Word(entry) : Word((unsigned long long)entry >> 32); }
 __device__ __forceinline__ unsigned column_of(Entry entry) { return COLUMN_BITS ? ~Word(entry) & COLUMNS : ~Word(entry); }
 
-constexpr bool SPARE = 8 * HELD * RESIDENT * THREADS < 1 << 16;  // whether registers suffice for twice what is held
-
 // Evenly wide intervals, the best first: of words, or of numbers.
 template <bool IN_ORDER> struct Buckets {
-  static constexpr bool NUMBERS = IN_ORDER || SPARE;  // whether there are those of numbers
   static constexpr int COUNT = IN_ORDER || INTERVALS < 512 ? INTERVALS : 512;
 
   Word top;      // in the first bucket with all above it
@@ -63,7 +60,7 @@ __device__ __forceinline__ Buckets<IN_ORDER> buckets_of(Word top, Word least, bo
   const Word step = IN_ORDER ? unsigned(fminf(__fdividef(COUNT * 4294967296.f * 0.99999f, float(range) + 1), 4294967040.f))
                              : max(bits_of(range) - COUNT_BITS, 0);
   Buckets<IN_ORDER> buckets = {top, top + 1, step, 0, 0, order};
-  if (Buckets<IN_ORDER>::NUMBERS && numbers && top > least) {
+  if (IN_ORDER && numbers && top > least) {
     buckets.number = number_of(element_of(key_of_word(top), order), order);
     const float width = buckets.number - number_of(element_of(key_of_word(least), order), order);
     if (fabsf(width) < 1e38f && fabsf(width) > 1e-30f) buckets.scale = (COUNT - 1) / width;  // no NaN, no infinity
@@ -240,27 +237,27 @@ __device__ __forceinline__ unsigned first_of_thread(const Room& room, unsigned o
   return before + __shfl_sync(~0u, scan_lanes(total, all) - total, warp_of());
 }
 
-// Call `answers.put(place, key, column)` for all words that are `above`, thread by thread, and for the best of those that are
-// `within`, so that there are `want`.
-template <class Above, class Within, class Answers>
-__device__ __forceinline__ void put_in_any_order(const Elements& elements, const Room& room, unsigned want, unsigned count_above,
-                                                 Above above, Within within, const Answers& answers) {
+// Call `answers.put(place, key, column)` for all words that `below` is below, thread by thread, and for the best of those from `least`
+// on, so that there are `want`.
+template <class Answers>
+__device__ __forceinline__ void put_in_any_order(const Elements& elements, const Room& room, unsigned want, unsigned above,
+                                                 Word least, Word below, const Answers& answers) {
   unsigned own = 0;
-  elements.visit([&](Word word, unsigned) { own += above(word); });
+  elements.visit([&](Word word, unsigned) { own += word > below; });
   unsigned place = first_of_thread(room, own);
   Entry* some = room.entries + CAPACITY - MOST_OF_BUCKET;
   elements.visit([&](Word word, unsigned column) {
-    if (above(word)) room.entries[place++] = entry_of(word, column);
-    else if (within(word)) some[atomicAdd(&room.counters.count, 1u)] = entry_of(word, column);
+    if (word > below) room.entries[place++] = entry_of(word, column);
+    else if (word >= least) some[atomicAdd(&room.counters.count, 1u)] = entry_of(word, column);
   });
   __syncthreads();
 #pragma unroll 1
-  for (unsigned at = threadIdx.x; at < count_above; at += THREADS) put_word(answers, at, room.entries[at]);
+  for (unsigned at = threadIdx.x; at < above; at += THREADS) put_word(answers, at, room.entries[at]);
   const unsigned count = room.counters.count;
 #pragma unroll 1
   for (unsigned at = threadIdx.x; at < count; at += THREADS) {
     const Entry entry = some[at];
-    unsigned rank = count_above;
+    unsigned rank = above;
 #pragma unroll 4
     for (unsigned other = 0; other < count; other++) rank += some[other] > entry;
     if (rank < want) put_word(answers, rank, entry);
@@ -269,28 +266,26 @@ __device__ __forceinline__ void put_in_any_order(const Elements& elements, const
 
 // Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread.
 template <bool IN_ORDER, class Answers>
-__device__ __forceinline__ void select_held(const Row& row, const FirstLines& first, unsigned k, bool smallest, const Room& room,
-                                            const Answers& answers) {
+__device__ __forceinline__ void select_held(const Row& row, unsigned k, bool smallest, const Room& room, const Answers& answers) {
   constexpr int COUNT = Buckets<IN_ORDER>::COUNT;
-  constexpr bool NUMBERS = Buckets<IN_ORDER>::NUMBERS;
   clear_buckets<COUNT>(room);
   if (threadIdx.x == 0) room.counters.count = 0;
-  const Elements elements = read_elements(row, first, smallest);
-  bool all = 2 * k > row.cols;  // whether all elements are counted, but of keys that are 0
-  const Guess guess = all ? ends_of(elements, room.exchange, row) : guess_of(elements, room.exchange, k, row);
+  const Elements elements = read_elements(row, smallest);
+  const Guess guess = guess_of(elements, room.exchange, k, row);
   const Word most = least_word(guess.top) | COLUMNS;
   Word least = least_word(guess.cut), top = most, below = 0;
-  bool numbers = ((guess.cut ^ guess.top) & SIGN) || (IN_ORDER && guess.top - guess.cut > FEW_OCTAVES);
+  bool numbers = IN_ORDER && (guess.cut == 0 || ((guess.cut ^ guess.top) & SIGN) || guess.top - guess.cut > FEW_OCTAVES);
   unsigned want = k, crowds = 0;
   Crossing crossing;
   Buckets<IN_ORDER> buckets;
   bool crowd;
 #pragma unroll 1
   for (;;) {
-    if (least < least_word(1)) least = lowest_word(elements, room), all = true;
+    const bool all = least < least_word(1);
+    if (all) least = lowest_word(elements, room);
     if (top < least) top = ALL_KEYS;
     buckets = buckets_of<IN_ORDER>(top, least, numbers, row.order);
-    if (!NUMBERS || buckets.scale == 0) count_elements<COUNT>(elements, room, least, [&](Word word) { return buckets.of_word(word); });
+    if (!IN_ORDER || buckets.scale == 0) count_elements<COUNT>(elements, room, least, [&](Word word) { return buckets.of_word(word); });
     else count_elements<COUNT>(elements, room, least, [&](Word word) { return buckets.of_number(word); });
     __syncthreads();
     const Added added = add_buckets<COUNT>(room, want);
@@ -306,7 +301,7 @@ __device__ __forceinline__ void select_held(const Row& row, const FirstLines& fi
     } else if (IN_ORDER ? crossing.before + crossing.count > CAPACITY : crossing.count > MOST_OF_BUCKET) {
       const Word first = crossing.bucket ? buckets.last_word(crossing.bucket - 1, least) - 1 : top;
       const Word last = buckets.last_word(crossing.bucket, least);
-      if (NUMBERS && buckets.scale != 0) {
+      if (IN_ORDER && buckets.scale != 0) {
         numbers = false;
       } else if (crossing.bucket == 0 && top != ALL_KEYS) {  // perhaps of what is above the top
         least = last, top = ALL_KEYS;
@@ -328,7 +323,6 @@ __device__ __forceinline__ void select_held(const Row& row, const FirstLines& fi
     } else {
       break;
     }
-    all = false;
     __syncthreads();
     clear_buckets<COUNT>(room);
     __syncthreads();
@@ -342,17 +336,11 @@ __device__ __forceinline__ void select_held(const Row& row, const FirstLines& fi
     if (buckets.scale == 0) rank_entries(room, count, want, crowd, [&](Word word) { return buckets.of_word(word); }, answers);
     else rank_entries(room, count, want, crowd, [&](Word word) { return buckets.of_number(word); }, answers);
   } else {
-    const auto put = [&](auto above, auto within) { put_in_any_order(elements, room, want, crossing.before, above, within, answers); };
-    if (NUMBERS && below == 0 && buckets.scale != 0) {
-      const auto bucket_of = [&](Word word) { return word >= least ? buckets.of_number(word) : COUNT; };
-      put([&](Word word) { return bucket_of(word) < crossing.bucket; }, [&](Word word) { return bucket_of(word) == crossing.bucket; });
-    } else {
-      Word last = ALL_KEYS;
-      if (below == 0) {
-        last = buckets.last_word(crossing.bucket, least);
-        below = crossing.bucket ? buckets.last_word(crossing.bucket - 1, least) - 1 : ALL_KEYS;
-      }
-      put([&](Word word) { return word > below; }, [&](Word word) { return word >= last; });
+    Word last = ALL_KEYS;
+    if (below == 0) {
+      last = buckets.last_word(crossing.bucket, least);
+      below = crossing.bucket ? buckets.last_word(crossing.bucket - 1, least) - 1 : ALL_KEYS;
     }
+    put_in_any_order(elements, room, want, crossing.before, last, below, answers);
   }
 }

@@ -11,8 +11,6 @@ constexpr int EDGES = 2 * VECTOR;             // elements before the row's whole
 constexpr int PER_WORD = 4 / ELEMENT_BYTES;   // keys of a register
 constexpr int COLUMN_BITS = ELEMENT_BYTES == 4 ? 0 : log_of(THREADS * ELEMENTS);
 
-constexpr int FIRST = HELD < 2 ? HELD : 2;  // lines of a thread that may be asked for before it is known where the row ends
-
 // What elements are in order by: keys of 32 bits; of 16, with the complements of columns below them, so that all differ.
 typedef unsigned Word;
 constexpr Word COLUMNS = (1u << COLUMN_BITS) - 1, ALL_KEYS = Word(ONES) << COLUMN_BITS | COLUMNS;
@@ -56,7 +54,7 @@ struct Elements {
   unsigned first;   // column of the first element
   unsigned lines;   // of the block
   Key edge;         // of an element of a line that is the row's in part
-  unsigned edge_column;  // ~0 where there is none
+  unsigned edge_column;
 
   __device__ __forceinline__ Key key(int i) const {
     unsigned word = words[i / PER_WORD];
@@ -85,7 +83,7 @@ struct Elements {
       }
       visit(words, columns);
     }
-    if (edge_column != ~0u) {
+    if (threadIdx.x < EDGES) {
       Word words[VISITED] = {word(edge, edge_column)};
       unsigned columns[VISITED] = {edge_column};
       visit(words, columns);
@@ -104,7 +102,7 @@ struct Elements {
 template <bool SMALLEST, bool HALF> __device__ __forceinline__ void make_keys(Elements& elements, unsigned lines) {
 #pragma unroll
   for (int i = 0; i < HELD; i++) {
-    if (i >= FIRST && i * THREADS >= lines) break;  // for all threads; those words are 0 already
+    if (i >= 2 && i * THREADS >= lines) break;  // for all threads; those words are 0 already
 #pragma unroll
     for (int word = 4 * i; word < 4 * i + 4; word++) {
       const unsigned keys = keys_of<SMALLEST, HALF>(elements.words[word]);
@@ -113,40 +111,23 @@ template <bool SMALLEST, bool HALF> __device__ __forceinline__ void make_keys(El
   }
 }
 
-struct FirstLines {
-  uint4 bits[FIRST];
-};
-
-__device__ __forceinline__ uint4 line_of(const Row& row, int number) {
-  const unsigned line = row.begin + threadIdx.x + number * THREADS;
-  return line < row.end ? __ldg(row.lines + line) : make_uint4(0, 0, 0, 0);
-}
-
-__device__ __forceinline__ FirstLines first_lines(const Row& row) {
-  FirstLines first;
-#pragma unroll
-  for (int i = 0; i < FIRST; i++) first.bits[i] = line_of(row, i);
-  return first;
-}
-
-// The first lines may be those of a row that ends later.
-__device__ __forceinline__ Elements read_elements(const Row& row, const FirstLines& first, bool smallest) {
+__device__ __forceinline__ Elements read_elements(const Row& row, bool smallest) {
   Elements elements;
   elements.lines = row.end - row.begin;
 #pragma unroll
   for (int i = 0; i < HELD; i++) {
-    const uint4 bits = i < FIRST ? first.bits[i < FIRST ? i : 0] : line_of(row, i);
+    const unsigned line = row.begin + threadIdx.x + i * THREADS;
+    const uint4 bits = line < row.end ? __ldg(row.lines + line) : make_uint4(0, 0, 0, 0);
     elements.words[4 * i] = bits.x, elements.words[4 * i + 1] = bits.y;
     elements.words[4 * i + 2] = bits.z, elements.words[4 * i + 3] = bits.w;
   }
   elements.first = row.column(row.begin + threadIdx.x, 0);
-  elements.edge = 0, elements.edge_column = ~0u;
+  elements.edge = 0;
   if (threadIdx.x < EDGES) {
-    const unsigned column = row.column(threadIdx.x < VECTOR ? 0 : row.end, threadIdx.x % VECTOR);
-    const bool has = column < row.cols && (threadIdx.x < VECTOR ? !row.whole(0) : row.end > 0 && row.end < row.all_lines());
+    elements.edge_column = row.column(threadIdx.x < VECTOR ? 0 : row.end, threadIdx.x % VECTOR);
+    const bool has = elements.edge_column < row.cols && (threadIdx.x < VECTOR ? !row.whole(0) : row.end > 0 && row.end < row.all_lines());
     if (has) {
-      elements.edge_column = column;
-      elements.edge = equal_key(row.data()[column], row.order);
+      elements.edge = equal_key(row.data()[elements.edge_column], row.order);
       if (elements.edge == SIGN && row.order.turn) elements.edge = SIGN - 1;
     }
   }
@@ -199,21 +180,6 @@ template <int COUNT> __device__ __forceinline__ unsigned larger_among(const Key*
   return larger[0] + larger[1] + larger[2] + larger[3];
 }
 
-// The least key but 0, and the largest that is no NaN; 0 where there is none. Has a barrier.
-__device__ __forceinline__ Guess ends_of(const Elements& elements, Exchange& exchange, const Row& row) {
-  Guess ends = {ONES, 0};
-  elements.visit([&](Word word, unsigned) {
-    const Key key = key_of_word(word);
-    if (key) ends.cut = min(ends.cut, key);
-    if (key < (SIGN | infinity_of(row.order))) ends.top = max(ends.top, key);
-  });
-  ends = {least_of_lanes(ends.cut), largest_of_lanes(ends.top)};
-  if (lane_of() == 0) exchange.guesses[warp_of()] = ends.cut, exchange.tops[warp_of()] = ends.top;
-  __syncthreads();
-  const int warp = lane_of() < WARPS ? lane_of() : 0;
-  return {least_of_lanes(exchange.guesses[warp]), largest_of_lanes(exchange.tops[warp])};
-}
-
 // A cut that about half more than wanted reach, and a key that few are above; by the first elements of every thread, as many
 // as make two of three of their best none of the wanted. All elements reach a cut of 0. Has a barrier.
 __device__ __forceinline__ Guess guess_of(const Elements& elements, Exchange& exchange, unsigned want, const Row& row) {
@@ -236,9 +202,8 @@ __device__ __forceinline__ Guess guess_of(const Elements& elements, Exchange& ex
   const Key own = exchange.guesses[warp];
   Guess guess = {least_of_lanes(larger_among<WARPS>(exchange.guesses, own) < ranks.in_block ? own : ~Key(0)),
                  largest_of_lanes(exchange.tops[warp])};
-  const Key octave = Key(1) << (ELEMENT_BYTES == 4 ? 23 : row.order.half() ? 10 : 7);
-  if (guess.cut && guess.top > guess.cut)
-    guess.top += min(min((guess.top - guess.cut) / 8, octave), (SIGN | infinity_of(row.order)) - guess.top);
+  if (2 * want > row.cols) guess.cut = 0;
+  if (guess.cut && guess.top > guess.cut) guess.top += min((guess.top - guess.cut) / 8, (SIGN | infinity_of(row.order)) - guess.top);
   guess.top = max(guess.top, guess.cut);
   return guess;
 }

@@ -4,17 +4,15 @@
 #include "buckets.cuh"
 #include "windows.cuh"
 
-typedef FirstLines Ahead;
-constexpr unsigned AHEAD = FIRST * THREADS * 16;
+typedef Nothing Ahead;
 
 __device__ __forceinline__ bool answers_alone(const Row&, bool) { return true; }
-__device__ __forceinline__ Ahead ask_ahead(const Row& row, bool, bool) { return first_lines(row); }
 
-__device__ __forceinline__ void answer_window(const Row& row, const Ahead& ahead, unsigned k, bool smallest, bool in_order,
-                                              unsigned char* dynamic, Counters& counters, Exchange& exchange, const Slots& slots) {
+__device__ __forceinline__ void answer_window(const Row& row, Ahead, unsigned k, bool smallest, bool in_order, unsigned char* dynamic,
+                                              Counters& counters, Exchange& exchange, const Slots& slots) {
   const Room room = room_of(dynamic, counters, exchange);
-  if (in_order) select_held<true>(row, ahead, k, smallest, room, slots);
-  else select_held<false>(row, ahead, k, smallest, room, slots);
+  if (in_order) select_held<true>(row, k, smallest, room, slots);
+  else select_held<false>(row, k, smallest, room, slots);
 }
 
 #include "selector.cuh"

@@ -47,11 +47,11 @@ template <class Blocks>
 __device__ __forceinline__ unsigned list_lines(const Holding<Blocks>& holding, const Room& room, unsigned* count, Key cut) {
   unsigned chosen = 0;
 #pragma unroll
-  for (int i = 0; i < LINES; i++) chosen |= unsigned(holding.best[i] >= cut) << i;
+  for (int i = 0; i < Blocks::HOLDS; i++) chosen |= unsigned(holding.best[i] >= cut) << i;
   const bool part = holding.part >= cut;
   unsigned slot = reserve_from(count, __popc(chosen) + part);
 #pragma unroll
-  for (int i = 0; i < LINES; i++) {
+  for (int i = 0; i < Blocks::HOLDS; i++) {
     if ((chosen >> i & 1) && slot < LISTED) room.bits[slot] = holding.bits[i], room.lines[slot] = holding.line(i);
     slot += chosen >> i & 1;
   }
@@ -163,7 +163,7 @@ template <class Blocks>
 __device__ __forceinline__ unsigned list_reaching(const Row& row, const Holding<Blocks>& holding, const Room& room, Key cut,
                                                   unsigned round) {
   unsigned* count = &room.exchange.found[round % 3];
-  const Reaching reaching = elements_reaching(row, holding, cut);
+  const Reaching<Blocks> reaching = elements_reaching(row, holding, cut);
   unsigned slot = reserve_from(count, reaching.count());
   __syncthreads();
   tell_count<Blocks>(room, round % 2, *count);

@@ -13,5 +13,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   const unsigned number = blockIdx.x / BLOCKS;
   const Row row = row_of(x + number * row_stride, cols, order_of(smallest, is_signed, infinity));
   const Answer answer = {values, indices, (unsigned long long)number * k, row.data(), row.order};
-  select_best(row, NoLines{}, k, smallest, memory_of(dynamic, &counters, &exchange), answer);
+  select_best(row, k, smallest, memory_of(dynamic, &counters, &exchange), answer);
 }

@@ -103,12 +103,11 @@ __device__ __forceinline__ void clear_memory(Memory& memory) {
 }
 
 // Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster.
-template <class First, class Answers>
-__device__ __forceinline__ void select_best(const Row& row, const First& first, unsigned k, bool smallest, Memory memory,
-                                            const Answers& answers) {
+template <class Answers>
+__device__ __forceinline__ void select_best(const Row& row, unsigned k, bool smallest, Memory memory, const Answers& answers) {
   const Lines lines = lines_of_block(row);
   clear_memory(memory);
-  const Maxima maxima = read_maxima(row, lines, first, smallest);
+  const Maxima maxima = read_maxima(row, lines, smallest);
   const Guess guess = guess_cut(maxima, memory.exchange, k, row, lines);
   Range range = {0, ONES, 0, row.cols};
   Key cut = guess.cut;

@@ -5,33 +5,17 @@
 #include "buckets.cuh"
 #include "windows.cuh"
 
-// The lines that threads of the first block begin with, whether it answers alone or not.
-struct Ahead {
-  FirstLines first;
-
-  __device__ __forceinline__ bool has(int number, uint4& bits) const {
-    if (number >= FIRST || block_of() > 0) return false;
-    bits = first.bits[number < FIRST ? number : 0];
-    return true;
-  }
-};
-constexpr unsigned AHEAD = FIRST * THREADS * 16;
+typedef Nothing Ahead;
 
 __device__ __forceinline__ bool answers_alone(const Row& row, bool in_order) {
   const unsigned lines = ELEMENT_BYTES == 2 ? row.all_lines() : row.end - row.begin;  // words of 16-bit floats tell columns
   return !in_order && lines <= THREADS * HELD;
 }
 
-__device__ __forceinline__ Ahead ask_ahead(const Row& row, bool, bool) {
-  Ahead ahead = {};
-  if (block_of() == 0) ahead.first = first_lines(row);
-  return ahead;
-}
-
-__device__ __forceinline__ void answer_window(const Row& row, const Ahead& ahead, unsigned k, bool smallest, bool in_order,
-                                              unsigned char* dynamic, Counters& counters, Exchange& exchange, const Slots& slots) {
-  if (answers_alone(row, in_order)) select_held<false>(row, ahead.first, k, smallest, room_of(dynamic, counters, exchange), slots);
-  else select_best(row, ahead, k, smallest, memory_of(dynamic, &counters, &exchange), slots);
+__device__ __forceinline__ void answer_window(const Row& row, Ahead, unsigned k, bool smallest, bool in_order, unsigned char* dynamic,
+                                              Counters& counters, Exchange& exchange, const Slots& slots) {
+  if (answers_alone(row, in_order)) select_held<false>(row, k, smallest, room_of(dynamic, counters, exchange), slots);
+  else select_best(row, k, smallest, memory_of(dynamic, &counters, &exchange), slots);
 }
 
 #include "selector.cuh"

@@ -77,6 +77,12 @@ __device__ __forceinline__ void clear_list(List& list) {
   __syncthreads();
 }
 
+__device__ __forceinline__ List make_list(unsigned char* dynamic, Counters* counters) {
+  List list = list_of(dynamic, counters);
+  clear_list(list);
+  return list;
+}
+
 // The sum over the lanes up to this one, and over all.
 __device__ __forceinline__ unsigned scan_lanes(unsigned value, unsigned& all) {
   unsigned upto = value;

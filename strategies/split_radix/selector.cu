@@ -6,17 +6,15 @@
 #include "stream.cuh"
 #include "windows.cuh"
 
-struct Ahead {};  // what it asks for is a matter of how long the window is
-constexpr unsigned AHEAD = 0;
+typedef Nothing Ahead;
 
 __device__ __forceinline__ bool answers_alone(const Row&, bool) { return true; }
-__device__ __forceinline__ Ahead ask_ahead(const Row&, bool, bool) { return {}; }
 
 __device__ __forceinline__ void answer_window(const Row& row, Ahead, unsigned k, bool smallest, bool in_order, unsigned char* dynamic,
                                               Counters& counters, Exchange& exchange, const Slots& slots) {
   const unsigned lines = ELEMENT_BYTES == 2 ? row.all_lines() : row.end - row.begin;  // words of 16-bit floats tell columns
   if (!in_order && lines <= THREADS * HELD) {
-    select_held<false>(row, first_lines(row), k, smallest, room_of(dynamic, counters, exchange), slots);
+    select_held<false>(row, k, smallest, room_of(dynamic, counters, exchange), slots);
     return;
   }
   __shared__ __align__(16) Span span;
