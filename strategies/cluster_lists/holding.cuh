@@ -38,8 +38,8 @@ template <bool SMALLEST, bool HALF, class Blocks> __device__ __forceinline__ voi
   }
 }
 
-template <class Blocks> __device__ __forceinline__ void ask_for_lines(const Row& row, Holding<Blocks>& holding) {
-  holding.first = row.begin + Blocks::own() * THREADS + threadIdx.x, holding.end = row.end;
+template <class Blocks> __device__ __forceinline__ void ask_for_lines(const Row& row, Holding<Blocks>& holding, unsigned own = Blocks::own()) {
+  holding.first = row.begin + own * THREADS + threadIdx.x, holding.end = row.end;
 #pragma unroll
   for (int i = 0; i < Blocks::HOLDS; i++)
     holding.bits[i] = holding.has(i) ? __ldg(row.lines + holding.line(i)) : make_uint4(0, 0, 0, 0);

@@ -21,7 +21,9 @@ struct Ahead {
   static constexpr int ROWS = (4 << 20) / (BLOCKS * THREADS * LINES * 16);  // so few that memory has time for all of them
   Holding<Together> holding;
 
-  __device__ __forceinline__ void ask(const Row& row) { ask_for_lines(row, holding); }
+  __device__ __forceinline__ void ask(const Row& row) {
+    ask_for_lines(row, holding, blockIdx.x % BLOCKS);  // which is known already: what is still read may share a scoreboard
+  }
 };
 
 __device__ __forceinline__ void answer_window(const Row& row, Ahead& ahead, unsigned k, bool smallest, bool in_order,
