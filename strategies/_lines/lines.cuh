@@ -21,6 +21,9 @@ struct Row {
   __device__ __forceinline__ unsigned column(unsigned line, int e) const { return line * VECTOR + e - skew; }
   __device__ __forceinline__ unsigned all_lines() const { return (skew + cols + VECTOR - 1) / VECTOR; }
 
+  // Its first columns alone.
+  __device__ __forceinline__ void cut(unsigned length) { cols = length, end = max((skew + cols) / VECTOR, begin); }
+
   // A line that is the row's in part; elements that are not are 0.
   __device__ __forceinline__ uint4 part(unsigned line, unsigned& inside) const {
     uint4 bits = make_uint4(0, 0, 0, 0);

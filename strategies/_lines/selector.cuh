@@ -1,5 +1,11 @@
-// The kernel of a selector, for `answer_window(row, k, smallest, in_order, dynamic, counters, exchange, slots)` of a family,
-// which calls `slots.put(rank, key, column)` for the best k of the row, at least one, and is called by all of a cluster.
+// The kernel of a selector, for what a family has:
+//
+// - `answers_alone(row, in_order)`: whether the first block of a cluster answers alone;
+// - `Ahead`: lines that `ask(row)` asks for before the window is known where there are at most `ROWS` rows, so that a window
+//   that ends sooner has the first of them, and as soon as it is known where there are more;
+// - `answer_window(row, ahead, k, smallest, in_order, dynamic, counters, exchange, slots)`: calls
+//   `slots.put(rank, key, column)` for the best k of the row, at least one, and is called by all of a cluster, or by the block
+//   that answers alone.
 #pragma once
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
@@ -17,13 +23,33 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   const Asked asked = {starts,     ends,      ks,     selected, offsets,        page_table, row_to_batch, page_starts,
                        starts_group, ends_group, batch_group, height, cols,  width, compress_ratio, pages, batches,
                        page_bits,  flags,     table_stride, fill};
-  const Window window = window_of(asked, answer, k);
-  const Row row = row_of(x + (window.length ? window.row * row_stride + window.begin : 0), window.length,
-                         order_of(smallest, is_signed, infinity));
+  const bool in_order = !(flags & ANY_ORDER);
+  const Order order = order_of(smallest, is_signed, infinity);
+  Numbers numbers;
+  Window window;
+  Row row;
+  Ahead ahead;
+  // No branch between the end, the lines and what is made of the end: behind one, a scoreboard counts all that is on its way, and
+  // to wait for the end would be to wait for the lines.
+  const bool early = height <= Ahead::ROWS && ends && !starts && !selected && !ks && !offsets;
+  if (early) {
+    numbers = all_but_end(asked, answer);
+    row = row_of(x + answer * row_stride, cols, order);
+    numbers.end = __ldg(ends + numbers.group);
+    ahead.ask(row);
+    window = window_of(asked, numbers, k);
+    row.cut(window.length);
+  } else {
+    numbers = numbers_of(asked, answer);
+    window = window_of(asked, numbers, k);
+    row = row_of(x + (window.length ? window.row * row_stride + window.begin : 0), window.length, order);
+    if (Ahead::ROWS && !answers_alone(row, in_order)) ahead.ask(row);
+  }
   const long long bytes = flags & WIDE_INDICES ? 8 : 4;
   const Form form = {asked,
                      answer,
                      window.begin,
+                     numbers.offset,
                      row.data(),
                      row.order,
                      values ? values + answer * values_stride : nullptr,
@@ -31,6 +57,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
                      positions ? static_cast<char*>(positions) + answer * positions_stride * bytes : nullptr};
   if (block_of() == BLOCKS - 1) form.pad(window.k);
   if (window.k == 0) return;  // all of the cluster
-  answer_window(row, window.k, smallest, !(flags & ANY_ORDER), dynamic, counters, exchange, form.slots());
-  form.finish(window.k);
+  const bool alone = answers_alone(row, in_order);
+  if (BLOCKS > 1 && alone && block_of() > 0) return;
+  if (!in_order && window.k == row.cols) {
+    const Slots slots = form.slots();
+#pragma unroll 1
+    for (unsigned at = block_of() * THREADS + threadIdx.x; at < window.k; at += (alone ? 1 : BLOCKS) * THREADS) slots.put(at, 0, at);
+  } else {
+    answer_window(row, ahead, window.k, smallest, in_order, dynamic, counters, exchange, form.slots());
+  }
+  form.finish(window.k, alone);
 }

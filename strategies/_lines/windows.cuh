@@ -15,38 +15,60 @@ struct Asked {
   long long table_stride, fill;
 };
 
-struct Window {
-  long long row;
-  unsigned begin, length, k;
+// What is told of one answer: all of it is asked for before any of it is looked at.
+struct Numbers {
+  int row, start, end, k, offset;
+  int group;    // which of the ends is the answer's
+  int behind;   // columns before it that the answer does not have
 };
 
-__device__ __forceinline__ long long floor_of(long long number, int by) {
-  if (by == 1) return number;
-  const long long part = number / by;
-  return part - (number % by < 0);
-}
-
-__device__ __forceinline__ long long bounded(long long number, long long most) {
-  return number < 0 ? 0 : number < most ? number : most;
-}
+struct Window {
+  int row;
+  unsigned begin, length, k;
+};
 
 // Which number of a group is an answer's: divisions take as long as a barrier.
 __device__ __forceinline__ int group_number(int answer, int size) { return size > 1 ? answer / size : answer; }
 
-__device__ __forceinline__ Window window_of(const Asked& asked, int answer, unsigned most) {
-  const long long row = asked.selected ? asked.selected[answer] : answer;
-  const long long start = asked.starts ? asked.starts[group_number(answer, asked.starts_group)] : 0;
-  long long end = asked.cols, wanted = asked.ks ? asked.ks[answer] : asked.width;
-  if (asked.ends) {
-    end = asked.ends[group_number(answer, asked.ends_group)];
-    if (asked.ends_group > 1) end += answer % asked.ends_group - asked.ends_group + 1;
-    if (asked.flags & OF_LENGTHS) end = start + floor_of(end, asked.compress_ratio);
+// Where nothing but an end may be told, which is to be asked for.
+__device__ __forceinline__ Numbers all_but_end(const Asked& asked, int answer) {
+  Numbers numbers = {answer, 0, asked.cols, asked.width, 0, answer, 0};
+  if (asked.ends_group > 1) {
+    numbers.group = answer / asked.ends_group;
+    numbers.behind = (numbers.group + 1) * asked.ends_group - 1 - answer;
   }
-  const long long begin = bounded(start, asked.cols);
-  end = row >= 0 && row < asked.height ? bounded(end, asked.cols) : 0;
-  const long long length = end > begin ? end - begin : 0;
-  return {row, unsigned(begin), unsigned(length), unsigned(bounded(bounded(wanted, most), length))};
+  return numbers;
 }
+
+__device__ __forceinline__ Numbers numbers_of(const Asked& asked, int answer) {
+  Numbers numbers = all_but_end(asked, answer);
+  if (asked.ends) numbers.end = __ldg(asked.ends + numbers.group);
+  if (asked.starts) numbers.start = asked.starts[group_number(answer, asked.starts_group)];
+  if (asked.selected) numbers.row = asked.selected[answer];
+  if (asked.ks) numbers.k = asked.ks[answer];
+  if (asked.offsets) numbers.offset = asked.offsets[answer];
+  return numbers;
+}
+
+__device__ __forceinline__ Window window_of(const Asked& asked, Numbers numbers, unsigned most) {
+  const unsigned cols = asked.cols, begin = min(unsigned(max(numbers.start, 0)), cols);
+  unsigned end = max(numbers.end, 0);
+  end -= min(end, unsigned(numbers.behind));
+  if (asked.flags & OF_LENGTHS) {
+    if (asked.compress_ratio > 1) end /= unsigned(asked.compress_ratio);
+    end = numbers.start < 0 ? unsigned(max(numbers.start + int(end), 0)) : numbers.start + end;
+  }
+  end = min(end, cols);
+  const bool has = numbers.row >= 0 && numbers.row < asked.height;
+  const unsigned length = has && end > begin ? end - begin : 0;
+  return {numbers.row, begin, length, min(min(unsigned(max(numbers.k, 0)), most), length)};
+}
+
+// Of a family that asks for no lines before a window is known.
+struct Nothing {
+  static constexpr int ROWS = 0;
+  __device__ __forceinline__ void ask(const Row&) {}
+};
 
 // Where the columns of one answer go, each to the place that its index has, and what is added to them.
 struct Slots {
@@ -64,6 +86,7 @@ struct Form {
   const Asked& asked;
   int answer;
   unsigned begin;  // of the window
+  int offset;
   const Element* data;
   Order order;
   Element* values;
@@ -75,7 +98,7 @@ struct Form {
   }
 
   __device__ __forceinline__ long long added() const {
-    return (asked.flags & RELATIVE ? 0ll : begin) + (asked.offsets ? asked.offsets[answer] : 0);
+    return (asked.flags & RELATIVE ? 0ll : begin) + offset;
   }
 
   __device__ __forceinline__ Slots slots() const {
@@ -87,23 +110,36 @@ struct Form {
     else static_cast<int*>(to)[rank] = int(index);
   }
 
-  __device__ __forceinline__ long long slot_of(unsigned position) const {
-    const long long batch = asked.row_to_batch ? asked.row_to_batch[answer] : group_number(answer, asked.batch_group);
-    const long long page = (position >> asked.page_bits) + (asked.page_starts ? asked.page_starts[answer] : 0);
-    if (batch < 0 || batch >= asked.batches || page < 0 || page >= asked.pages) return asked.fill;
-    const long long first = asked.page_table[batch * asked.table_stride + page];
+  // Where the pages of an answer are.
+  struct Pages {
+    long long batch, first;
+  };
+
+  __device__ __forceinline__ Pages pages() const {
+    return {asked.row_to_batch ? asked.row_to_batch[answer] : group_number(answer, asked.batch_group),
+            asked.page_starts ? asked.page_starts[answer] : 0};
+  }
+
+  __device__ __forceinline__ long long slot_of(unsigned position, Pages pages) const {
+    const long long page = (position >> asked.page_bits) + pages.first;
+    if (pages.batch < 0 || pages.batch >= asked.batches || page < 0 || page >= asked.pages) return asked.fill;
+    const long long first = asked.page_table[pages.batch * asked.table_stride + page];
     return (first << asked.page_bits) + (position & ((1u << asked.page_bits) - 1));
   }
 
-  // Make of the columns of ranks 0 to `count` what is asked for; by all threads of the cluster.
-  __device__ __forceinline__ void finish(unsigned count) const {
+  // Make of the columns of ranks 0 to `count` what is asked for; by all threads of the cluster, or of the block that has the
+  // window alone.
+  __device__ __forceinline__ void finish(unsigned count, bool alone) const {
     if (plain()) return;
-    cluster_sync();
     const Slots columns = slots();
+    const Pages its = pages();
+    if (alone) __syncthreads();
+    else cluster_sync();
+    const unsigned step = alone ? THREADS : BLOCKS * THREADS;
 #pragma unroll 1
-    for (unsigned rank = block_of() * THREADS + threadIdx.x; rank < count; rank += BLOCKS * THREADS) {
+    for (unsigned rank = (alone ? 0 : block_of() * THREADS) + threadIdx.x; rank < count; rank += step) {
       const unsigned column = *reinterpret_cast<const unsigned*>(columns.places + ((unsigned long long)rank << columns.place_bits));
-      tell(indices, rank, asked.page_table ? slot_of(column) : column + added());
+      tell(indices, rank, asked.page_table ? slot_of(column, its) : column + added());
       if (positions) tell(positions, rank, column);
       if (values) values[rank] = data[column];
     }

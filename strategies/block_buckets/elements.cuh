@@ -163,9 +163,11 @@ __device__ __forceinline__ Chances chances_of(unsigned want, unsigned among, int
   return {lanes, warps * (1 - none)};
 }
 
+constexpr int ALONE_RANK = (WARPS * of_32(log_of(WARPS)) + 31) / 32;  // as WARPS_RANK, of a block alone
+
 // The ranks, from 1, that are reached by as many as wanted and a few deviations more.
 __device__ __forceinline__ Ranks ranks_from(Chances chances, float warps) {
-  const unsigned most = max(1u, unsigned(warps * (float(WARPS_RANK) / WARPS) + 0.5f));
+  const unsigned most = max(1u, unsigned(warps * (float(ALONE_RANK) / WARPS) + 0.5f));
   if (chances.lanes >= 1) return {min(32u, unsigned(chances.lanes) + 1), most};
   return {1, min(most, unsigned(chances.warps + 3 * sqrtf(chances.warps)) + 2)};
 }

@@ -4,7 +4,11 @@
 #include "buckets.cuh"
 #include "windows.cuh"
 
-__device__ __forceinline__ void answer_window(const Row& row, unsigned k, bool smallest, bool in_order, unsigned char* dynamic,
+typedef Nothing Ahead;
+
+__device__ __forceinline__ bool answers_alone(const Row&, bool) { return true; }
+
+__device__ __forceinline__ void answer_window(const Row& row, Ahead, unsigned k, bool smallest, bool in_order, unsigned char* dynamic,
                                               Counters& counters, Exchange& exchange, const Slots& slots) {
   const Room room = room_of(dynamic, counters, exchange);
   if (in_order) select_held<true>(row, k, smallest, room, slots);

@@ -4,8 +4,9 @@
 #include "holding.cuh"
 #include "share.cuh"
 
-constexpr int AT_ONCE = LISTED < 2 * THREADS ? 1 : 2;  // lines that a thread takes elements from
 template <class Blocks> constexpr unsigned SEGMENT = CAPACITY / Blocks::COUNT;  // of entries, for each block
+// Lines that a thread takes elements from.
+template <class Blocks> constexpr int AT_ONCE = LISTED < 2 * THREADS || SEGMENT<Blocks> < 2 * THREADS ? 1 : 2;
 
 // What blocks tell all others, by their numbers; rounds take turns with counts.
 struct Told {
@@ -46,11 +47,11 @@ template <class Blocks>
 __device__ __forceinline__ unsigned list_lines(const Holding<Blocks>& holding, const Room& room, unsigned* count, Key cut) {
   unsigned chosen = 0;
 #pragma unroll
-  for (int i = 0; i < LINES; i++) chosen |= unsigned(holding.best[i] >= cut) << i;
+  for (int i = 0; i < Blocks::HOLDS; i++) chosen |= unsigned(holding.best[i] >= cut) << i;
   const bool part = holding.part >= cut;
   unsigned slot = reserve_from(count, __popc(chosen) + part);
 #pragma unroll
-  for (int i = 0; i < LINES; i++) {
+  for (int i = 0; i < Blocks::HOLDS; i++) {
     if ((chosen >> i & 1) && slot < LISTED) room.bits[slot] = holding.bits[i], room.lines[slot] = holding.line(i);
     slot += chosen >> i & 1;
   }
@@ -62,13 +63,14 @@ __device__ __forceinline__ unsigned list_lines(const Holding<Blocks>& holding, c
 // List the elements of the block's first lines that reach a cut, in no order, and count them: more than a segment are not all listed.
 template <class Blocks>
 __device__ __forceinline__ void list_elements(const Row& row, const Room& room, unsigned listed, unsigned* count, Key cut) {
+  constexpr int COUNT = AT_ONCE<Blocks>;
   const unsigned segment = Blocks::own() * SEGMENT<Blocks>;
 #pragma unroll 1
-  for (unsigned first = threadIdx.x; first - lane_of() < listed; first += AT_ONCE * THREADS) {
-    uint4 bits[AT_ONCE];
-    unsigned line[AT_ONCE], chosen[AT_ONCE], own = 0;
+  for (unsigned first = threadIdx.x; first - lane_of() < listed; first += COUNT * THREADS) {
+    uint4 bits[COUNT];
+    unsigned line[COUNT], chosen[COUNT], own = 0;
 #pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) {
+    for (int i = 0; i < COUNT; i++) {
       const unsigned at = first + i * THREADS;
       line[i] = at < listed ? room.lines[at] : ~0u, bits[i] = make_uint4(0, 0, 0, 0);
       unsigned inside = row.whole(line[i]) ? EVERY : 0;
@@ -79,7 +81,7 @@ __device__ __forceinline__ void list_elements(const Row& row, const Room& room, 
     }
     unsigned slot = reserve_from(count, own);
 #pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) {
+    for (int i = 0; i < COUNT; i++) {
 #pragma unroll
       for (int e = 0; e < VECTOR; e++) {
         if ((chosen[i] >> e & 1) && slot < SEGMENT<Blocks>)
@@ -161,7 +163,7 @@ template <class Blocks>
 __device__ __forceinline__ unsigned list_reaching(const Row& row, const Holding<Blocks>& holding, const Room& room, Key cut,
                                                   unsigned round) {
   unsigned* count = &room.exchange.found[round % 3];
-  const Reaching reaching = elements_reaching(row, holding, cut);
+  const Reaching<Blocks> reaching = elements_reaching(row, holding, cut);
   unsigned slot = reserve_from(count, reaching.count());
   __syncthreads();
   tell_count<Blocks>(room, round % 2, *count);
@@ -207,11 +209,11 @@ __device__ __forceinline__ unsigned list_again(const Row& row, const Holding<Blo
   }
 }
 
-// Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster.
+// Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster; its lines were
+// asked for.
 template <class Blocks, class Answers>
-__device__ __forceinline__ void select_gathered(const Row& row, unsigned k, bool smallest, Room room, const Answers& answers) {
-  Holding<Blocks> holding;
-  ask_for_lines(row, holding);
+__device__ __forceinline__ void select_gathered(const Row& row, Holding<Blocks>& holding, unsigned k, bool smallest, Room room,
+                                                const Answers& answers) {
   const Aim aim = aim_of<Blocks>(k, row);
   if (threadIdx.x < 3) room.exchange.found[threadIdx.x] = 0;
   if (threadIdx.x < 2) room.list.counters->crossing[threadIdx.x] = 0;  // a share may have no ranks

@@ -5,8 +5,9 @@
 #pragma once
 #include "ties.cuh"
 
-// The blocks of a cluster that share a row, or a block that has one alone.
+// The blocks of a cluster that share a row.
 struct Together {
+  static constexpr int HOLDS = LINES;  // lines of a thread
   static constexpr unsigned COUNT = BLOCKS;
   static __device__ __forceinline__ unsigned own() { return block_of(); }
   static __device__ __forceinline__ void arrive() { cluster_arrive(); }
@@ -15,21 +16,12 @@ struct Together {
   template <class T> static __device__ __forceinline__ T* of(T* address, unsigned block) { return of_block(address, block); }
 };
 
-struct Alone {
-  static constexpr unsigned COUNT = 1;
-  static __device__ __forceinline__ unsigned own() { return 0; }
-  static __device__ __forceinline__ void arrive() {}
-  static __device__ __forceinline__ void wait() {}
-  static __device__ __forceinline__ void sync() { __syncthreads(); }
-  template <class T> static __device__ __forceinline__ T* of(T* address, unsigned) { return address; }
-};
-
 // What a thread holds: lines `first`, `first + STRIDE`, ...
 template <class Blocks> struct Holding {
   static constexpr unsigned STRIDE = Blocks::COUNT * THREADS;
 
-  uint4 bits[LINES];
-  Key best[LINES];  // 0 where there is no line
+  uint4 bits[Blocks::HOLDS];
+  Key best[Blocks::HOLDS];  // 0 where there is no line
   unsigned first, end;
   Key part;            // of a line that is the row's in part, of two threads
   unsigned part_line;  // ~0 where there is none
@@ -40,16 +32,16 @@ template <class Blocks> struct Holding {
 
 template <bool SMALLEST, bool HALF, class Blocks> __device__ __forceinline__ void find_best(Holding<Blocks>& holding, Order order) {
 #pragma unroll
-  for (int i = 0; i < LINES; i++) {
+  for (int i = 0; i < Blocks::HOLDS; i++) {
     const Key best = best_of<SMALLEST, HALF>(holding.bits[i], order);
     holding.best[i] = holding.has(i) ? best : Key(0);
   }
 }
 
-template <class Blocks> __device__ __forceinline__ void ask_for_lines(const Row& row, Holding<Blocks>& holding) {
-  holding.first = row.begin + Blocks::own() * THREADS + threadIdx.x, holding.end = row.end;
+template <class Blocks> __device__ __forceinline__ void ask_for_lines(const Row& row, Holding<Blocks>& holding, unsigned own = Blocks::own()) {
+  holding.first = row.begin + own * THREADS + threadIdx.x, holding.end = row.end;
 #pragma unroll
-  for (int i = 0; i < LINES; i++)
+  for (int i = 0; i < Blocks::HOLDS; i++)
     holding.bits[i] = holding.has(i) ? __ldg(row.lines + holding.line(i)) : make_uint4(0, 0, 0, 0);
 }
 
@@ -71,11 +63,11 @@ template <class Blocks> __device__ __forceinline__ void find_best(const Row& row
 }
 
 // Every how many lines of a thread one is looked at for its maximum, so that half of the maxima are none of the wanted.
-__device__ __forceinline__ int spread_of(unsigned want, unsigned cols) {
+template <class Blocks> __device__ __forceinline__ int spread_of(unsigned want, unsigned cols) {
   int spread = 1;
 #pragma unroll
-  for (int group = LINES / 2; group; group /= 2)
-    if (3 * VECTOR * group * (unsigned long long)want > cols) spread = LINES / group;
+  for (int group = Blocks::HOLDS / 2; group; group /= 2)
+    if (3 * VECTOR * group * (unsigned long long)want > cols) spread = Blocks::HOLDS / group;
   return spread;
 }
 
@@ -87,10 +79,10 @@ struct Aim {
 };
 
 template <class Blocks> __device__ __forceinline__ Aim aim_of(unsigned want, const Row& row) {
-  const int spread = spread_of(want, row.cols), total = row.end - row.begin;
+  const int spread = spread_of<Blocks>(want, row.cols), total = row.end - row.begin;
   unsigned looked_at = 0, threads = 0;  // lines of the block, and threads that have any
 #pragma unroll
-  for (int i = 0; i < LINES; i++) {
+  for (int i = 0; i < Blocks::HOLDS; i++) {
     const unsigned lines = min(max(total - int(Blocks::own() * THREADS + i * Holding<Blocks>::STRIDE), 0), THREADS);
     if ((i & (spread - 1)) == 0) looked_at += lines;
     if (i == 0) threads = lines;
@@ -109,7 +101,7 @@ template <class Blocks>
 __device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchange& exchange, unsigned* ranks, Aim aim) {
   Key maximum = 0;
 #pragma unroll
-  for (int i = 0; i < LINES; i++)
+  for (int i = 0; i < Blocks::HOLDS; i++)
     if ((i & (aim.spread - 1)) == 0) maximum = max(maximum, holding.best[i]);
   exchange.maxima[warp_of()][lane_of()] = maximum;
   __syncwarp();
@@ -131,8 +123,8 @@ __device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchang
 }
 
 // Which elements of a thread reach a cut, a bit each.
-struct Reaching {
-  static constexpr int WORDS = (LINES * VECTOR + 31) / 32;
+template <class Blocks> struct Reaching {
+  static constexpr int WORDS = (Blocks::HOLDS * VECTOR + 31) / 32;
   unsigned words[WORDS];
   unsigned part;
 
@@ -148,10 +140,10 @@ struct Reaching {
 };
 
 template <class Blocks>
-__device__ __forceinline__ Reaching elements_reaching(const Row& row, const Holding<Blocks>& holding, Key cut) {
-  Reaching reaching = {};
+__device__ __forceinline__ Reaching<Blocks> elements_reaching(const Row& row, const Holding<Blocks>& holding, Key cut) {
+  Reaching<Blocks> reaching = {};
 #pragma unroll
-  for (int i = 0; i < LINES; i++) {
+  for (int i = 0; i < Blocks::HOLDS; i++) {
     if (holding.best[i] < cut || (cut == 0 && !holding.has(i))) continue;
     const unsigned chosen = elements_reaching(holding.bits[i], EVERY, cut, row.order);
     reaching.words[i * VECTOR / 32] |= chosen << (i * VECTOR % 32);
@@ -166,9 +158,9 @@ __device__ __forceinline__ Reaching elements_reaching(const Row& row, const Hold
 
 // Call `store(slot, key, column)` for them, slots from `slot` on.
 template <class Blocks, class Store>
-__device__ __forceinline__ void store_reaching(const Row& row, const Holding<Blocks>& holding, const Reaching& reaching, unsigned slot, Store store) {
+__device__ __forceinline__ void store_reaching(const Row& row, const Holding<Blocks>& holding, const Reaching<Blocks>& reaching, unsigned slot, Store store) {
 #pragma unroll
-  for (int i = 0; i < LINES; i++) {
+  for (int i = 0; i < Blocks::HOLDS; i++) {
     const unsigned chosen = reaching.of_line(i);
     if (!chosen) continue;
 #pragma unroll

@@ -13,5 +13,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   const unsigned number = blockIdx.x / BLOCKS;
   const Row row = row_of(x + number * row_stride, cols, order_of(smallest, is_signed, infinity));
   const Answer answer = {values, indices, (unsigned long long)number * k, row.data(), row.order};
-  select_gathered<Together>(row, k, smallest, room_of(dynamic, counters, exchange), answer);
+  Holding<Together> holding;
+  ask_for_lines(row, holding);
+  select_gathered(row, holding, k, smallest, room_of(dynamic, counters, exchange), answer);
 }

@@ -6,7 +6,11 @@
 #include "stream.cuh"
 #include "windows.cuh"
 
-__device__ __forceinline__ void answer_window(const Row& row, unsigned k, bool smallest, bool in_order, unsigned char* dynamic,
+typedef Nothing Ahead;
+
+__device__ __forceinline__ bool answers_alone(const Row&, bool) { return true; }
+
+__device__ __forceinline__ void answer_window(const Row& row, Ahead, unsigned k, bool smallest, bool in_order, unsigned char* dynamic,
                                               Counters& counters, Exchange& exchange, const Slots& slots) {
   const unsigned lines = ELEMENT_BYTES == 2 ? row.all_lines() : row.end - row.begin;  // words of 16-bit floats tell columns
   if (!in_order && lines <= THREADS * HELD) {

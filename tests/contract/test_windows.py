@@ -136,6 +136,39 @@ def test_windows_as_long_as_a_block_holds(which: Which, dtype: str, sequences: S
 
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
+@pytest.mark.parametrize("which", WHICH, ids=str)
+def test_windows_that_end_before_what_is_read_ahead(which: Which, dtype: str, sequences: Sequences) -> None:
+    """Without `starts` and `rows` lines of a row are asked for before it is known where the window ends."""
+    kind = getattr(torch, dtype)
+    config = cast(BlockBucketsConfig | LoadMaximaConfig | ClusterListsConfig | SplitRadixConfig, which.config)
+    of_threads = config.threads * 16 // kind.itemsize  # elements of a line of every thread
+    cols = min(getattr(config, "room", 4 * of_threads * 16) // kind.itemsize, 4 * of_threads) - 5
+    near = [edge + step for edge in (0, of_threads, 2 * of_threads, cols) for step in (-9, -1, 0, 1, 5)]
+    ends, starts = int32(7, 33, 34, *near), torch.zeros(3 + len(near), dtype=torch.int32)
+    for seed, (name, k) in enumerate((("random", 33), ("ties", 7), ("few_nan", 40), ("signed_zeros", 21))):
+        largest = seed % 2 == 0
+        values = inputs.make(name, len(ends), cols, k, kind, "cpu", seed)
+        x = torch.full((len(ends), cols + 3), torch.nan if largest else -torch.inf, dtype=kind)
+        x[:, seed : cols + seed] = dirty(values, starts, ends, largest)
+        for in_order in (True, False):
+            check(sequences, which, x[:, seed : cols + seed], k, seed=seed, largest=largest, sorted=in_order, ends=ends)
+
+
+@pytest.mark.parametrize("in_order", [True, False], ids=["in_order", "any_order"])
+@pytest.mark.parametrize("which", WHICH, ids=str)
+def test_windows_near_zero(which: Which, in_order: bool, sequences: Sequences) -> None:
+    """Whose k-th is about zero, below it, or the last but few, where intervals are those of numbers."""
+    for seed, dtype in enumerate((torch.float32, torch.bfloat16, torch.float16)):
+        x = torch.randn(6, 230, generator=torch.Generator().manual_seed(seed))
+        x[3] *= 1e-3
+        x[4, ::2] = 0.0
+        x[5, 7], x[5, 9] = torch.inf, -torch.inf
+        for k in (50, 40):
+            ends = int32(2 * k + 3, 2 * k - 1, k + 2, k + 30, 230, 3 * k)
+            check(sequences, which, x.to(dtype), k, seed=seed, largest=seed != 1, sorted=in_order, ends=ends)
+
+
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
 @pytest.mark.parametrize("which", [one for one in WHICH if one.strategy.name == "split_radix"], ids=str)
 def test_windows_long_enough_for_a_sample(which: Which, dtype: str, sequences: Sequences) -> None:
     """Of few among thousands, where a sample tells what may be among the best, or misleads."""
