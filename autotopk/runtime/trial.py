@@ -91,7 +91,7 @@ class Trial:
         """Of lists of k that have all columns between them, the first of what is left over."""
         cols, k = self.problem.cols, self.problem.k
         sizes = [cols % k or k, *[k] * (-(-cols // k) - 1)]
-        memory, lists = lists_in_order(x, k, sizes, self.problem.largest)
+        memory, lists = lists_in_order(x.reshape(-1, cols), k, sizes, self.problem.largest)
         found: tuple[Tensor, Tensor] = run(memory, lists)
         return found
 
