@@ -66,6 +66,8 @@ def sharded_topk(
         if torch.compiler.is_compiling() or (torch.cuda.is_available() and capturing()):
             raise ValueError("torch.compile and CUDA graphs need `sizes`, the columns of every rank's shard")
         known = agreed_sizes(x, k, dim, flags, group)
+        if again := _again(x, k, group, dim, largest, sorted, stable, known):
+            return torch.return_types.topk(again(x))
         dim %= x.dim()
     else:
         dim = checked(x, k, dim, **flags)
