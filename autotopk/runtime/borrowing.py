@@ -42,8 +42,8 @@ def exact(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> Itera
     twins, kin = lenders(device, known)
     found = own.exact(key)
     lent = [one for lender in (*twins, *kin) if (one := lender.exact(key)) is not None]
-    if found is not None and lent and _stale(found):
-        yield from (one for one in lent if not _stale(one))
+    if found is not None and lent and is_stale(found):
+        yield from (one for one in lent if not is_stale(one))
     yield from (one for winners in (own, *twins) if (one := winners.exact(key)) is not None)
 
 
@@ -61,7 +61,7 @@ def around(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> Iter
         yield from (("neighbour", found) for winners in group for found in winners.near(key))
 
 
-def _stale(winner: Winner) -> bool:
+def is_stale(winner: Winner) -> bool:
     """Whether another program runs today than was measured, as far as that is known without compiling."""
     try:
         return is_current(winner) is False

@@ -63,7 +63,7 @@ def sharded_topk(
         raise ValueError("this process is no rank of the group")
     flags = {"largest": largest, "sorted": sorted, "stable": stable}
     if sizes is None:
-        if torch.compiler.is_compiling() or (torch.cuda.is_available() and capturing()):
+        if torch.compiler.is_compiling() or (isinstance(x, Tensor) and x.is_cuda and capturing()):
             raise ValueError("torch.compile and CUDA graphs need `sizes`, the columns of every rank's shard")
         known = agreed_sizes(x, k, dim, flags, group)
         if again := _again(x, k, group, dim, largest, sorted, stable, known):

@@ -1,0 +1,67 @@
+"""Winners to ship: `python scripts/ship.py TUNING.sqlite`, a database that `autotopk tune` made on an H200.
+
+What is shipped now stays, as an incumbent does, unless the other is 3 % faster beside torch.topk. Where its kernel has
+become other machine code it gives way, unless it was not raced again and the other is 3 % slower: it is stale then.
+Predictions are fitted to docs/figures/predictions, as `python scripts/predictions.py` has them.
+"""
+
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
+from pathlib import Path
+
+from autotopk import settings
+from autotopk.candidate import Candidate
+from autotopk.key import TuningKey
+from autotopk.prediction import rows_of
+from autotopk.runtime import borrowing
+from autotopk.tuning import bounds
+from autotopk.tuning_db import artifact
+from autotopk.tuning_db.records import Winner
+from autotopk.tuning_db.store import Store
+from autotopk.tuning_db.winners import REPLACE
+from scripts.predictions import tuned
+
+
+def chosen(
+    shipped: Iterable[Winner], measured: Iterable[Winner], raced: Container[tuple[TuningKey, Candidate]]
+) -> dict[str, list[Winner]]:
+    """By why: every device's and key's winner once."""
+    found: dict[str, list[Winner]] = {"kept": [], "kept, stale": [], "measured again": [], "faster": [], "new": []}
+    incumbents = {(one.device.fingerprint, one.key): one for one in shipped}
+    for one in measured:
+        held = incumbents.pop((one.device.fingerprint, one.key), None)
+        if held is None:
+            found["new"].append(one)
+        elif borrowing.is_stale(held):
+            lost = (one.key, held.candidate) not in raced and held.ratio <= one.ratio * (1 - REPLACE)
+            found["kept, stale" if lost else "measured again"].append(held if lost else one)
+        elif one.ratio <= held.ratio * (1 - REPLACE) and one.candidate != held.candidate:
+            found["faster"].append(one)
+        else:
+            found["kept"].append(held)
+    found["kept"] += incumbents.values()
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("database", type=Path)
+    asked = parser.parse_args(arguments)
+    path = settings.shipped_winners_path()
+    assert path is not None
+    with Store.open(asked.database, read_only=True) as store:
+        raced = {(one.key, one.candidate) for one in store.tried() if one.stage == "race" and one.status == "ok"}
+        found = chosen(artifact.read(path), store.winners(), raced)
+    times, device = tuned()
+    fitted = [
+        row for kind, model in bounds.fit(times, device).items() for row in rows_of(model, device.fingerprint, kind)
+    ]
+    winners = [one for several in found.values() for one in several]
+    artifact.publish(winners, path, fitted)
+    print(", ".join(f"{len(several)} {why}" for why, several in found.items()))
+    print(f"of {Counter(one.candidate.strategy for one in winners)}; {sum(map(borrowing.is_stale, winners))} are stale")
+
+
+if __name__ == "__main__":
+    main()
