@@ -1,0 +1,67 @@
+"""Which winners are shipped, and whether two databases contradict each other."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autotopk.candidate import Candidate
+from autotopk.runtime import borrowing
+from autotopk.tuning_db.records import Measurement
+from autotopk.tuning_db.store import Store
+from scripts import flips, ship
+from tests.tuning_db.examples import ATEN, measurement, winner
+
+FAST, SLOW = Candidate("a", '{"warps":4}'), Candidate("b", '{"warps":4}')
+
+
+@pytest.fixture
+def stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(borrowing, "is_stale", lambda one: one.identity.code == "old")
+
+
+@pytest.mark.usefixtures("stale")
+def test_an_incumbent_stays_unless_it_is_beaten_or_of_other_code() -> None:
+    held = winner(candidate=FAST, ratio=0.5)
+    for ratio, why in ((0.49, "kept"), (0.48, "faster")):
+        found = ship.chosen([held], [winner(candidate=SLOW, ratio=ratio)], set())
+        assert [name for name, several in found.items() if several] == [why]
+    old = replace(held, identity=replace(held.identity, code="old"))
+    for ratio, raced, why in (
+        (0.6, False, "kept, stale"),
+        (0.6, True, "measured again"),
+        (0.51, False, "measured again"),
+    ):
+        found = ship.chosen([old], [winner(candidate=SLOW, ratio=ratio)], {(old.key, FAST)} if raced else set())
+        assert [name for name, several in found.items() if several] == [why]
+    assert [len(one) for one in ship.chosen([held], [], set()).values()] == [1, 0, 0, 0, 0]
+    assert [len(one) for one in ship.chosen([], [held], set()).values()] == [0, 0, 0, 0, 1]
+
+
+def database(path: Path, **ratios: float) -> Path:
+    """Of races of strategies."""
+    with Store.open(path) as store:
+        first: Measurement = measurement("a", 0.5)
+        run = store.begin_run(first.device, ATEN, {})
+        store.record(run, [measurement(name, ratio) for name, ratio in ratios.items()])
+        store.derive_winners()
+    return path
+
+
+def test_flips_are_told_and_those_that_contradict_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = database(tmp_path / "one.sqlite", a=0.5, b=0.6)
+    near = database(tmp_path / "near.sqlite", a=0.507, b=0.5)
+    other = database(tmp_path / "other.sqlite", a=0.6, b=0.5)
+    alone = database(tmp_path / "alone.sqlite", c=0.5)
+    flips.main([str(one), str(one), str(other), "--json", str(tmp_path / "flips.json")])
+    first, second, *lines = capsys.readouterr().out.splitlines()
+    assert first == "one.sqlite, one.sqlite: 1 workloads, 0 flips, 0 outside of the tie band"
+    assert second == "one.sqlite, other.sqlite: 1 workloads, 1 flips, 1 outside of the tie band"
+    assert "OUTSIDE" in lines[0]
+    assert "slower by +20.0% and +20.0%" in lines[0]
+    assert (tmp_path / "flips.json").exists()
+    for pair, outside in (((one, near), 0), ((one, alone), 1)):
+        _, found = flips.flips(*pair)
+        assert sum(flip.outside for flip in found) == outside
