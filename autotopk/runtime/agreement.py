@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from autotopk.runtime.peers import known_peers
+from autotopk.runtime.peers import known_peers, told_by_all
 
 _DTYPES = sorted({str(one) for one in vars(torch).values() if isinstance(one, torch.dtype)})
 _MOST_DIMS = 16
@@ -50,7 +50,7 @@ def agreed_sizes(x: Any, k: Any, dim: Any, flags: dict[str, Any], group: Any) ->
     all_about = _exchanged(about, x, group)
     texts = None
     if any(one[0] for one in all_about):
-        texts = _texts((type(refused).__name__, str(refused)) if refused else None, group)
+        texts = told_by_all((type(refused).__name__, str(refused)) if refused else None, group)
         rank, (kind, text) = next((rank, text) for rank, text in enumerate(texts) if text)
         raise getattr(builtins, kind)(f"rank {rank} of the group: {text}")
     if any(one[2:] != all_about[0][2:] for one in all_about):
@@ -61,7 +61,9 @@ def agreed_sizes(x: Any, k: Any, dim: Any, flags: dict[str, Any], group: Any) ->
             f"dim={dim}",
             *(f"{name}={value}" for name, value in flags.items()),
         )
-        calls = "; ".join(f"rank {rank}: {', '.join(map(str, one))}" for rank, one in enumerate(_texts(shape, group)))
+        calls = "; ".join(
+            f"rank {rank}: {', '.join(map(str, one))}" for rank, one in enumerate(told_by_all(shape, group))
+        )
         raise ValueError(f"the ranks' calls differ in more than the size of the dimension: {calls}")
     return [one[1] for one in all_about]
 
@@ -111,10 +113,4 @@ def _exchanged(about: list[int], x: Any, group: Any) -> list[list[int]]:
     everyone = torch.empty(world * len(about), dtype=torch.int64, device=device)
     gather_into(everyone, torch.tensor(about, dtype=torch.int64, device=device), group=group)
     found: list[list[int]] = everyone.view(world, -1).tolist()
-    return found
-
-
-def _texts(mine: Any, group: Any) -> list[Any]:
-    found: list[Any] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(found, mine, group=group)
     return found

@@ -107,7 +107,7 @@ def _made(group: Any, device: torch.device, words: int) -> Peers | None:
 
 def _board_of(group: Any, device: torch.device) -> Board | None:
     """Of ranks on one machine, whose GPUs are several."""
-    abouts = _exchanged(_about(group, device), group)
+    abouts = told_by_all(_about(group, device), group)
     hosts, gpus = {host for host, _ in abouts}, {gpu for _, gpu in abouts}
     rank, ranks = dist.get_rank(group), len(abouts)
     if len(hosts) > 1 or "" in gpus or len(gpus) < ranks or ranks == 1:
@@ -115,7 +115,7 @@ def _board_of(group: Any, device: torch.device) -> Board | None:
     file = None
     with suppress(OSError):
         file = new_file(ranks) if rank == 0 else None
-    (first, *_) = _exchanged(file, group)
+    (first, *_) = told_by_all(file, group)
     found = _agreed(lambda: Board(first, rank, ranks), group)
     if file:  # all have opened it
         file.unlink()
@@ -129,7 +129,7 @@ def _agreed(make: Callable[[], T], group: Any) -> T | None:
         found = make()
     except Exception as error:  # whatever a driver, a container or another torch lacks; NCCL does without
         failed = f"{type(error).__name__}: {inert(str(error).strip().partition(chr(10))[0])}"
-    if any(failures := _exchanged(failed, group)):
+    if any(failures := told_by_all(failed, group)):
         warn(f"GPUs of this group do not read each other's memory, NCCL gathers: {next(filter(None, failures))}")
         return None
     return found
@@ -143,7 +143,8 @@ def _about(group: Any, device: torch.device) -> tuple[str, str]:
     return f"{socket.gethostname()} {boot}", gpu
 
 
-def _exchanged(mine: Any, group: Any) -> Sequence[Any]:
+def told_by_all(mine: Any, group: Any) -> Sequence[Any]:
+    """An object of every rank, in rank order; a collective."""
     found: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(found, mine, group=group)
     return found

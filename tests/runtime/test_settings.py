@@ -83,6 +83,8 @@ def test_without_a_home_nothing_is_named_for_it(tmp_path: Path, monkeypatch: pyt
 def test_shipped_winners_can_be_left_out(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOTOPK_SHIPPED", word)
     assert settings.shipped_winners_path() is None
+    monkeypatch.setenv("AUTOTOPK_PEERS", word)
+    assert not settings.peers()
 
 
 @pytest.mark.parametrize("word", ["1", "yes", "true", "ON", ""])
@@ -92,6 +94,8 @@ def test_shipped_winners_are_on(word: str, monkeypatch: pytest.MonkeyPatch) -> N
     path = settings.shipped_winners_path()
     assert path is not None
     assert path.exists()
+    monkeypatch.setenv("AUTOTOPK_PEERS", word)
+    assert settings.peers()
 
 
 def test_commands_say_one_line(tmp_path: Path) -> None:
