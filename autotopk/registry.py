@@ -48,7 +48,7 @@ def get(name: str) -> Strategy:
 
 def available() -> list[Strategy]:
     """Every strategy that imports, the preferred first."""
-    return list(_available())
+    return list(_available(tuple(names())))
 
 
 def built_in() -> list[Strategy]:
@@ -58,9 +58,9 @@ def built_in() -> list[Strategy]:
 
 
 @cache
-def _available() -> tuple[Strategy, ...]:
+def _available(installed: tuple[str, ...]) -> tuple[Strategy, ...]:
     """Every first call of a shape asks."""
-    found = [_added.get(name) or _import(name) for name in names()]
+    found = [_added.get(name) or _import(name) for name in installed]
     able = (strategy for strategy in found if strategy is not None)
     return tuple(sorted(able, key=lambda one: (-one.preference, one.name)))
 

@@ -9,7 +9,7 @@ from autotopk.strategies._costs import load, rounds
 
 
 class Lanes(Protocol):
-    """Of lane_merge, lane_route and list_route."""
+    """A configuration of lane_merge or lane_route."""
 
     @property
     def lanes(self) -> int: ...
@@ -17,31 +17,39 @@ class Lanes(Protocol):
     def warps(self) -> int: ...
     @property
     def depth(self) -> int: ...
+    @property
+    def tree(self) -> bool: ...
 
 
-def lanes(
-    config: Lanes,
-    loaded: tuple[int, int],
-    most: int,
-    problem: Problem,
-    device: Device,
-    *,
-    tree: bool = False,
-    unrolled: bool = True,
-) -> tuple[float, ...]:
+class Loads(Protocol):
+    """What is compiled of one."""
+
+    @property
+    def config(self) -> Lanes: ...
+    @property
+    def vectors(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def inside(self) -> int: ...
+    @property
+    def most(self) -> int: ...
+
+
+def lanes(kernel: Loads, unrolled: bool, problem: Problem, device: Device) -> tuple[float, ...]:
     """A launch, bytes; a warp's loads, insertions and rounds of merging, once a round and for all of a processor.
 
     A kernel loads so many elements of a lane, however short rows are, so many of them with a look at a row's end, and
     goes `most` rounds, where these are no loop.
     """
-    share, checked = loaded
-    lanes, warps, depth = config.lanes, config.warps, config.depth
+    share, checked = kernel.vectors * kernel.width, (kernel.vectors - kernel.inside) * kernel.width
+    lanes, warps, depth, tree = kernel.config.lanes, kernel.config.warps, kernel.config.depth, kernel.config.tree
     per_block = 32 * warps // lanes
     blocks = -(-problem.rows // per_block)
     times, busy = rounds(blocks, 32 * warps, device), load(blocks, device) * warps
     length = min(depth, share)
     inserted = share * log2(length + 1)
-    taken = most if unrolled else problem.k
+    taken = kernel.most if unrolled else problem.k
     merging = (log2(lanes) + 1) * (taken if not tree else length)
     looped = 0.0 if unrolled else float(problem.k)
     return (

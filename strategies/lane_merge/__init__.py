@@ -42,9 +42,6 @@ class LaneMergeConfig:
     """Merge lists pairwise, for k <= 4, rather than take one head after the other."""
 
 
-_config = lru_cache(1 << 10)(LaneMergeConfig)  # a call where nothing was tuned asks for several
-
-
 @dataclass(frozen=True)
 class LaneMergeKernel:
     """What is compiled: a configuration, and the sizes up to which its kernel goes."""
@@ -103,10 +100,8 @@ class LaneMergeKernel:
         pairs = itemsize == 2 and self.width > 1
         element = f"*i{8 * itemsize}"
         tree = power_of_two(max(2, self.most)) if self.config.tree else 0
-        spare = int(itemsize == 4 and not self.config.tree)
-        rounds = self.most + spare if self.most in UNROLLED and not self.config.tree else 0
+        rounds = self.most + int(itemsize == 4) if self.most in UNROLLED and not self.config.tree else 0
         slots = -(-(tree or rounds or self.most) // lanes)
-        direction = "largest" if self.largest else "smallest"
         return TritonSource(
             function="autotopk.strategies._short_rows.lanes:lane_merge_rows",
             signature=(
@@ -146,7 +141,7 @@ class LaneMergeKernel:
                 ("row_stride", self.width if self.reading == "aligned" else 1),
             ),
             warps=self.config.warps,
-            symbol=f"autotopk_lane_merge_{self.dtype}_{direction}",
+            symbol=f"autotopk_lane_merge_{self.dtype}_{'largest' if self.largest else 'smallest'}",
         )
 
 
@@ -208,7 +203,8 @@ class LaneMerge(Strategy):
 
     def terms(self, config: LaneMergeConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.short_rows`."""
-        return terms(config, _kernel(config, problem), problem, device)
+        kernel = _kernel(config, problem)
+        return costs.lanes(kernel, kernel.most in UNROLLED, problem, device)
 
     def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every 32 * warps / lanes rows; the rung of the configuration, if there is one that serves."""
@@ -222,18 +218,9 @@ def _kernel(config: LaneMergeConfig, problem: Problem) -> LaneMergeKernel:
     return rung or LaneMergeKernel.least(config, problem)
 
 
-def terms(config: LaneMergeConfig, kernel: LaneMergeKernel, problem: Problem, device: Device) -> tuple[float, ...]:
-    """See `_costs.short_rows`."""
-    loaded = kernel.vectors * kernel.width, (kernel.vectors - kernel.inside) * kernel.width
-    unrolled = kernel.most in UNROLLED
-    return costs.lanes(config, loaded, kernel.most, problem, device, tree=config.tree, unrolled=unrolled)
-
-
-def ordered(
-    serving: Sequence[LaneMergeKernel], shortlist: Sequence[LaneMergeConfig], cols: int
-) -> list[LaneMergeConfig]:
+def ordered(rungs: Sequence[LaneMergeKernel], short: Sequence[LaneMergeConfig], cols: int) -> list[LaneMergeConfig]:
     """Rungs by work in the order of `LaneMerge.ladder`."""
-    likely = list(dict.fromkeys((config.lanes, config.tree) for config in shortlist))
+    likely = list(dict.fromkeys((config.lanes, config.tree) for config in short))
 
     def place(rung: LaneMergeKernel) -> tuple[bool, int]:
         layout = rung.config.lanes, rung.config.tree
@@ -241,7 +228,7 @@ def ordered(
             return True, len(likely)
         return not rung.config.tree, likely.index(layout)
 
-    return list(dict.fromkeys(rung.config for rung in sorted(serving, key=place)))
+    return list(dict.fromkeys(rung.config for rung in sorted(rungs, key=place)))
 
 
 def least_depth(config: LaneMergeConfig, problem: Problem) -> float:
@@ -409,4 +396,5 @@ def _serving(problem: Problem) -> tuple[LaneMergeKernel, ...]:
     return tuple(sorted(rungs, key=lambda rung: rung.work(problem)))
 
 
+_config = lru_cache(1 << 10)(LaneMergeConfig)  # a call where nothing was tuned asks for several
 strategy = LaneMerge()

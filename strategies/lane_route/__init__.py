@@ -13,9 +13,10 @@ from autotopk.problem import VECTOR_BYTES, Problem
 from autotopk.program import Extent, KernelProgram
 from autotopk.routing import LOGITS
 from autotopk.strategies import lane_merge
+from autotopk.strategies._costs import short_rows as costs
 from autotopk.strategies._routing import DEVICE_CODE, FEATURES
 from autotopk.strategies._short_rows import reading_of, reasons_unlaunchable, reasons_unmerged
-from autotopk.strategies.lane_merge import LaneMergeConfig, LaneMergeKernel
+from autotopk.strategies.lane_merge import UNROLLED, LaneMergeConfig, LaneMergeKernel
 from autotopk.strategy import Strategy
 
 
@@ -100,7 +101,8 @@ class LaneRoute(Strategy):
 
     def terms(self, config: LaneMergeConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """As of `lane_merge`."""
-        return lane_merge.terms(config, _kernel(config, problem), problem, device)
+        kernel = _kernel(config, problem)
+        return costs.lanes(kernel, kernel.most in UNROLLED, problem, device)
 
     def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every 32 * warps / lanes rows; the rung of the configuration, if there is one that serves."""

@@ -127,7 +127,7 @@ def zeros(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
         return made[-1]
 
     monkeypatch.setattr(torch, "zeros", make)
-    monkeypatch.setattr(scratch, "_capturing", lambda: False)
+    monkeypatch.setattr(scratch, "capturing", lambda: False)
     monkeypatch.setattr(scratch, "_kept", {})
     return made
 
@@ -160,10 +160,10 @@ def test_a_failure_drops_the_buffer_of_its_stream_alone(zeros: list[Tensor]) -> 
 
 def test_a_captured_call_gets_its_own(zeros: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
     kept = scratch.zeroed(0, 11, 256)
-    monkeypatch.setattr(scratch, "_capturing", lambda: True)
+    monkeypatch.setattr(scratch, "capturing", lambda: True)
     captured = [scratch.zeroed(0, 11, 256), scratch.zeroed(0, 11, 256)]
     assert len({kept.data_ptr(), *(one.data_ptr() for one in captured)}) == 3
-    monkeypatch.setattr(scratch, "_capturing", lambda: False)
+    monkeypatch.setattr(scratch, "capturing", lambda: False)
     assert scratch.zeroed(0, 11, 256) is kept
 
 
