@@ -11,14 +11,13 @@ from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from math import hypot
 from pathlib import Path
 
-from autotopk.candidate import TORCH_TOPK, Candidate
+from autotopk.candidate import Candidate
 from autotopk.key import TuningKey
 from autotopk.tuning_db.records import Measurement
 from autotopk.tuning_db.store import Store
-from autotopk.tuning_db.winners import SAME
+from autotopk.tuning_db.winners import SAME, joint_margin, ratio_of
 
 Place = tuple[str, TuningKey]
 """A device's fingerprint, and what was asked of it."""
@@ -63,12 +62,8 @@ def gap(raced: Raced, mine: Candidate, other: Candidate) -> tuple[float | None, 
     """How much slower the other is, and the tie band; None where they were not both raced."""
     if mine not in raced or other not in raced:
         return None, None
-    ratios, margins = zip(*((_ratio(raced[one]), raced[one].margin or 0.0) for one in (mine, other)), strict=True)
-    return ratios[1] / ratios[0] - 1, max(SAME, hypot(*margins))
-
-
-def _ratio(one: Measurement) -> float:
-    return 1.0 if one.candidate == TORCH_TOPK or one.ratio is None else one.ratio
+    own, its = raced[mine], raced[other]
+    return ratio_of(its) / ratio_of(own) - 1, max(SAME, joint_margin(own, its))
 
 
 def flips(first: Path, second: Path) -> tuple[int, Iterator[Flip]]:

@@ -66,7 +66,7 @@ def derive(evidence: Iterable[Evidence]) -> dict[str, Winner]:
 
 def can_win(one: Measurement) -> bool:
     """Whether it is torch.topk's, or its whole 95 % interval lies below torch.topk's time."""
-    return one.candidate == TORCH_TOPK or _ratio(one) * (1 + (one.margin or 0.0)) < 1
+    return one.candidate == TORCH_TOPK or ratio_of(one) * (1 + (one.margin or 0.0)) < 1
 
 
 def difference(races: Iterable[tuple[Hashable, str, float]]) -> float:
@@ -91,7 +91,7 @@ def winner_of(evidence: Evidence, runner_up: Candidate | None, gap: float | None
         identity=one.identity,
         time_us=median(one.samples_us),
         baseline_us=median(one.baseline_us),
-        ratio=_ratio(one),
+        ratio=ratio_of(one),
         baseline=evidence.baseline,
         measured_at=one.measured_at,
         runner_up=runner_up,
@@ -115,7 +115,7 @@ def _choose(ranking: list[Evidence], standing: list[Evidence], held: Candidate |
     if not able:
         return None
     best, incumbent = able[0], next((one for one in able if _candidate(one) == held), None)
-    apart = difference((_candidate(one), one.specimen, _ratio(one.measurement)) for one in standing)
+    apart = difference((_candidate(one), one.specimen, ratio_of(one.measurement)) for one in standing)
     if incumbent and not _replaces(best.measurement, incumbent.measurement, apart):
         return incumbent
     return min((one for one in able if _same(best.measurement, one.measurement)), key=_candidate)
@@ -142,26 +142,26 @@ def _standing(history: list[Evidence]) -> list[Evidence]:
 def _rank(standing: list[Evidence]) -> list[Evidence]:
     """Step 6."""
     last = {_candidate(one): one for one in standing}  # the later overwrites
-    return sorted(last.values(), key=lambda one: (_ratio(one.measurement), _candidate(one)))
+    return sorted(last.values(), key=lambda one: (ratio_of(one.measurement), _candidate(one)))
 
 
 def _replaces(best: Measurement, incumbent: Measurement, apart: float) -> bool:
-    return _ratio(best) <= _ratio(incumbent) * (1 - max(REPLACE, _margin(best, incumbent), apart))
+    return ratio_of(best) <= ratio_of(incumbent) * (1 - max(REPLACE, joint_margin(best, incumbent), apart))
 
 
 def _same(best: Measurement, other: Measurement) -> bool:
-    return _ratio(other) <= _ratio(best) * (1 + min(SAME, _margin(best, other)))
+    return ratio_of(other) <= ratio_of(best) * (1 + min(SAME, joint_margin(best, other)))
 
 
-def _margin(a: Measurement, b: Measurement) -> float:
-    """Their joint 95 % margin; torch.topk's ratio to itself has none."""
+def joint_margin(a: Measurement, b: Measurement) -> float:
+    """Of two races, at 95 %; torch.topk's ratio to itself has none."""
     return hypot(*(0.0 if one.candidate == TORCH_TOPK else one.margin or 0.0 for one in (a, b)))
 
 
 def _winner(chosen: Evidence, runner_up: Evidence | None) -> Winner:
     if runner_up is None:
         return winner_of(chosen, None, None)
-    gap = _ratio(runner_up.measurement) / _ratio(chosen.measurement) - 1
+    gap = ratio_of(runner_up.measurement) / ratio_of(chosen.measurement) - 1
     return winner_of(chosen, _candidate(runner_up), gap)
 
 
@@ -174,7 +174,8 @@ def _age(one: Evidence) -> tuple[str, bool, str]:
     return one.measurement.measured_at, one.measurement.status != "ok", one.measurement.uuid
 
 
-def _ratio(one: Measurement) -> float:
+def ratio_of(one: Measurement) -> float:
+    """To torch.topk's time, by which candidates rank."""
     if one.candidate == TORCH_TOPK and one.status == "ok":
         return 1.0
     if one.ratio is None:

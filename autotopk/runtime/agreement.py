@@ -107,8 +107,7 @@ def _exchanged(about: list[int], x: Any, group: Any) -> list[list[int]]:
     if isinstance(x, Tensor) and not x.is_meta:
         device = x.device
     else:
-        on_gpu = "nccl" in dist.get_backend(group)
-        device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+        device = torch.device("cuda" if "nccl" in dist.get_backend(group) else "cpu")
     world = dist.get_world_size(group)
     everyone = torch.empty(world * len(about), dtype=torch.int64, device=device)
     gather_into(everyone, torch.tensor(about, dtype=torch.int64, device=device), group=group)

@@ -18,8 +18,9 @@ PATIENCE_S = 600.0
 """Until a rank that waits for another one raises, as collectives do."""
 
 MOST_NUMBERS = 30
+"""That a rank tells at once."""
 
-_SLOT_BYTES = 256
+_SLOT_BYTES = 8 * (MOST_NUMBERS + 2)  # and the round, and a checksum
 _SPINS = 5000
 """Looks at a slot before others may have the processor."""
 

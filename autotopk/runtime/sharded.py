@@ -134,9 +134,10 @@ def _key(x: Tensor, k: int, dim: int, largest: bool, stable: bool, sizes: Sequen
     return x.shape, x.dtype, x.device, k, dim, largest, stable, tuple(sizes)
 
 
-def _again(x: Any, k: Any, group: Any, dim: Any, *asked: Any) -> _AmongPeers | None:
+def _again(
+    x: Any, k: Any, group: Any, dim: Any, largest: Any, sorted: Any, stable: Any, sizes: Any
+) -> _AmongPeers | None:
     """What answers where the same was asked before, of data alone."""
-    largest, sorted, stable, sizes = asked
     if (
         sizes is None
         or not (type(k) is type(dim) is int and type(largest) is type(sorted) is type(stable) is bool)
