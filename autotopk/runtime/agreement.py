@@ -4,6 +4,7 @@ Each sends a few numbers about its call. Only where one of them is refused do th
 """
 
 import builtins
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from autotopk.runtime.peers import known_peers, told_by_all
 _DTYPES = sorted({str(one) for one in vars(torch).values() if isinstance(one, torch.dtype)})
 _MOST_DIMS = 16
 _MASK = (1 << 62) - 1
+_FORM = struct.Struct(f"<{7 + _MOST_DIMS}q")
 _INTEGER = (int, torch.SymInt)
 gather_into = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
@@ -40,20 +42,33 @@ def checked(x: Any, k: Any, dim: Any, **flags: Any) -> int:
     return int(dim % x.dim())
 
 
-def agreed_sizes(x: Any, k: Any, dim: Any, flags: dict[str, Any], group: Any) -> list[int]:
-    """Columns of every rank's shard, by one small collective. Raises the same on all ranks: see `checked`."""
+def agreed(x: Any, k: Any, dim: Any, flags: dict[str, Any], group: Any) -> tuple[list[int], list[bytes]]:
+    """`agreed_sizes` by one small collective, and what all ranks told."""
     refused: Exception | None = None
     try:
         about = _about(x, k, dim, flags)
     except (TypeError, IndexError, ValueError) as error:
-        refused, about = error, [1, *[0] * (6 + _MOST_DIMS)]
+        refused, about = error, _FORM.pack(1, *[0] * (6 + _MOST_DIMS))
     all_about = _exchanged(about, x, group)
-    texts = None
-    if any(one[0] for one in all_about):
+    return agreed_sizes(all_about, x, k, dim, flags, group, refused), all_about
+
+
+def agreed_sizes(
+    all_about: Sequence[bytes],
+    x: Any,
+    k: Any,
+    dim: Any,
+    flags: dict[str, Any],
+    group: Any,
+    refused: Exception | None = None,
+) -> list[int]:
+    """Columns of every rank's shard, of what all ranks told. Raises the same on all ranks: see `checked`."""
+    found = [_FORM.unpack(one) for one in all_about]
+    if any(one[0] for one in found):
         texts = told_by_all((type(refused).__name__, str(refused)) if refused else None, group)
         rank, (kind, text) = next((rank, text) for rank, text in enumerate(texts) if text)
         raise getattr(builtins, kind)(f"rank {rank} of the group: {text}")
-    if any(one[2:] != all_about[0][2:] for one in all_about):
+    if any(one[2:] != found[0][2:] for one in found):
         shape = (
             tuple(x.shape),
             str(x.dtype),
@@ -65,30 +80,16 @@ def agreed_sizes(x: Any, k: Any, dim: Any, flags: dict[str, Any], group: Any) ->
             f"rank {rank}: {', '.join(map(str, one))}" for rank, one in enumerate(told_by_all(shape, group))
         )
         raise ValueError(f"the ranks' calls differ in more than the size of the dimension: {calls}")
-    return [one[1] for one in all_about]
+    return [one[1] for one in found]
 
 
-def _about(x: Any, k: Any, dim: Any, flags: dict[str, Any]) -> list[int]:
-    """A call as numbers. Raises what `checked` raises."""
-    usual = type(x) is Tensor and type(k) is type(dim) is int and all(type(one) is bool for one in flags.values())
-    key = (x.shape, x.dtype, x.layout, k, dim, *flags.values()) if usual else None
-    if key in _known:
-        return _known[key]
+def _about(x: Any, k: Any, dim: Any, flags: dict[str, Any]) -> bytes:
+    """What others are told of a call. Raises what `checked` raises."""
     at = checked(x, k, dim, **flags)
     others = [size for place, size in enumerate(x.shape) if place != at]
     mode = sum(value << place for place, value in enumerate(flags.values()))
     about = [0, x.shape[at], k & _MASK, at, mode, _DTYPES.index(str(x.dtype)), x.dim(), *others]
-    about += [0] * (7 + _MOST_DIMS - len(about))
-    if usual:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        _known[key] = about
-    return about
-
-
-_MOST_KNOWN = 1024
-_known: dict[Any, list[int]] = {}
-"""Calls that were found right, as numbers."""
+    return _FORM.pack(*about, *[0] * (7 + _MOST_DIMS - len(about)))
 
 
 def check_sizes(sizes: Sequence[int], size: int, rank: int, world: int) -> list[int]:
@@ -101,15 +102,15 @@ def check_sizes(sizes: Sequence[int], size: int, rank: int, world: int) -> list[
     return found
 
 
-def _exchanged(about: list[int], x: Any, group: Any) -> list[list[int]]:
+def _exchanged(about: bytes, x: Any, group: Any) -> list[bytes]:
     if peers := known_peers(group):
-        return peers.board.exchanged(about)
+        peers.board.tell(about)
+        return peers.board.heard(len(about))
     if isinstance(x, Tensor) and not x.is_meta:
         device = x.device
     else:
         device = torch.device("cuda" if "nccl" in dist.get_backend(group) else "cpu")
-    world = dist.get_world_size(group)
-    everyone = torch.empty(world * len(about), dtype=torch.int64, device=device)
-    gather_into(everyone, torch.tensor(about, dtype=torch.int64, device=device), group=group)
-    found: list[list[int]] = everyone.view(world, -1).tolist()
-    return found
+    ours = torch.frombuffer(bytearray(about), dtype=torch.uint8).to(device)
+    everyone = ours.new_empty(dist.get_world_size(group) * len(about))
+    gather_into(everyone, ours, group=group)
+    return [bytes(one.tolist()) for one in everyone.view(-1, len(about)).cpu()]

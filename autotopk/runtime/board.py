@@ -1,26 +1,26 @@
-"""Numbers that processes of one machine tell each other through a file that all of them map: no device has to wait.
+"""What processes of one machine tell each other through a file that all of them map: no device has to wait.
 
-Every rank has two slots, which take turns: who writes to a slot has read, with the call before, what all others wrote
-after they had read what was in it. What is in a slot counts once its checksum is right, so that no order of stores
+Every rank has two slots, which take turns: who writes to a slot has heard, with the call before, what all others told
+after they had heard what was in it. What is in a slot counts once its checksum is right, so that no order of stores
 matters.
 """
 
 import mmap
 import os
-import struct
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from zlib import crc32
 
 PATIENCE_S = 600.0
 """Until a rank that waits for another one raises, as collectives do."""
 
-MOST_NUMBERS = 30
+MOST_BYTES = 256
 """That a rank tells at once."""
 
-_SLOT_BYTES = 8 * (MOST_NUMBERS + 2)  # and the round, and a checksum
+_NUMBER_BYTES = 8
+_CHECK_BYTES = 4
+_SLOT_BYTES = MOST_BYTES + 16  # the round before, and a checksum behind
 _SPINS = 5000
 """Looks at a slot before others may have the processor."""
 
@@ -36,7 +36,10 @@ def new_file(ranks: int) -> Path:
 
 
 class Board:
-    """Of one rank. The file may be removed once all ranks have opened it."""
+    """Of one rank. The file may be removed once all ranks have opened it.
+
+    All tell, and then all hear, in turns, as many bytes each.
+    """
 
     def __init__(self, file: Path, rank: int, ranks: int) -> None:
         """Map a file of `new_file`. Raises OSError, ValueError."""
@@ -44,28 +47,28 @@ class Board:
             self._memory = mmap.mmap(opened.fileno(), 2 * ranks * _SLOT_BYTES)
         self._rank, self._ranks, self._round = rank, ranks, 0
 
-    def exchanged(self, numbers: Sequence[int]) -> list[list[int]]:
-        """What all ranks tell, as many numbers of 64 bits each, in rank order; waits for all. Raises TimeoutError."""
+    def tell(self, message: bytes) -> None:
+        """Begin a round. Nothing waits."""
         self._round += 1
-        form = struct.Struct(f"<{len(numbers) + 1}q")
-        told = form.pack(self._round, *numbers)
+        told = self._round.to_bytes(_NUMBER_BYTES, "little") + message
+        self._write(self._round % 2 * self._ranks + self._rank, told + crc32(told).to_bytes(_CHECK_BYTES, "little"))
+
+    def heard(self, size: int) -> list[bytes]:
+        """What all ranks tell in this round, so many bytes each, in rank order; waits for all. Raises TimeoutError."""
         first = self._round % 2 * self._ranks
-        self._write(first + self._rank, told + crc32(told).to_bytes(4, "little"))
-        return [self._read(first + rank, form) for rank in range(self._ranks)]
+        return [self._read(first + rank, size) for rank in range(self._ranks)]
 
     def _write(self, slot: int, data: bytes) -> None:
         self._memory[slot * _SLOT_BYTES : slot * _SLOT_BYTES + len(data)] = data
 
-    def _read(self, slot: int, form: struct.Struct) -> list[int]:
-        """What is told in this round."""
+    def _read(self, slot: int, size: int) -> bytes:
         start, looks, until = slot * _SLOT_BYTES, 0, 0.0
+        end = start + _NUMBER_BYTES + size
+        begun = self._round.to_bytes(_NUMBER_BYTES, "little")
         while True:
-            data = self._memory[start : start + form.size + 4]
-            told = data[: form.size]
-            if crc32(told) == int.from_bytes(data[form.size :], "little"):
-                number, *numbers = form.unpack(told)
-                if number == self._round:
-                    return numbers
+            told, check = self._memory[start:end], self._memory[end : end + _CHECK_BYTES]
+            if told.startswith(begun) and crc32(told) == int.from_bytes(check, "little"):
+                return told[_NUMBER_BYTES:]
             looks += 1
             if looks > _SPINS:
                 until = until or time.monotonic() + PATIENCE_S

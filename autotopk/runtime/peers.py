@@ -46,6 +46,7 @@ class Peers:
         self._device = device
         self._memory = symmetric.empty(2 * words, dtype=torch.int64, device=device)
         self._handle = symmetric.rendezvous(self._memory, group)
+        self.rank = self._handle.rank
         self._turn = 0
         self._stream = torch.cuda.current_stream(device)
 
@@ -54,20 +55,20 @@ class Peers:
         handle, first, words = self._handle, turn * self.words, lists.part_bytes // 8
         all_parts = [handle.get_buffer(rank, (words,), torch.int64, first) for rank in range(handle.world_size)]
         numbers = listed(lists, 8 * first)
-        return Parts(all_parts[handle.rank], handle.buffer_ptrs_dev, numbers, partial(torch.cat, all_parts))
+        return Parts(all_parts[self.rank], handle.buffer_ptrs_dev, numbers, partial(torch.cat, all_parts))
 
     def begin(self) -> int:
-        """The turn of a call, whose part is to be written by the current stream."""
+        """The turn of a call, whose part is to be written by the current stream; the same again until all meet."""
         stream = torch._C._cuda_getCurrentRawStream(self._device.index)
         if stream != self._stream.cuda_stream:
             last, self._stream = self._stream, torch.cuda.current_stream(self._device)
             self._stream.wait_stream(last)
-        self._turn ^= 1
         return self._turn
 
     def meet(self) -> None:
         """What comes next on the current stream reads the parts of all. Nothing waits on the host."""
         self._handle.barrier(0, _PATIENCE_MS)
+        self._turn ^= 1
 
 
 def known_peers(group: Any) -> Peers | None:

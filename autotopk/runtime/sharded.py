@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from autotopk.lists import Lists, lists_of
 from autotopk.runtime import operations
-from autotopk.runtime.agreement import agreed_sizes, check_sizes, checked, gather_into
+from autotopk.runtime.agreement import agreed, agreed_sizes, check_sizes, checked, gather_into
 from autotopk.runtime.declared import ordered_pairs, pairs, stable_pairs
 from autotopk.runtime.list_merges import merge_lists
 from autotopk.runtime.peers import Peers, peers_of
@@ -56,22 +56,13 @@ def sharded_topk(
 ) -> torch.return_types.topk:
     """See `autotopk.distributed.topk`."""
     group = dist.group.WORLD if group is None else group
+    if sizes is None:
+        return _of_any_sizes(x, k, group, dim, largest, sorted, stable)
     if not torch.compiler.is_compiling() and (again := _again(x, k, group, dim, largest, sorted, stable, sizes)):
         return torch.return_types.topk(again(x))
-    rank, world = dist.get_rank(group), dist.get_world_size(group)
-    if rank < 0:
-        raise ValueError("this process is no rank of the group")
-    flags = {"largest": largest, "sorted": sorted, "stable": stable}
-    if sizes is None:
-        if torch.compiler.is_compiling() or (isinstance(x, Tensor) and x.is_cuda and capturing()):
-            raise ValueError("torch.compile and CUDA graphs need `sizes`, the columns of every rank's shard")
-        known = agreed_sizes(x, k, dim, flags, group)
-        if again := _again(x, k, group, dim, largest, sorted, stable, known):
-            return torch.return_types.topk(again(x))
-        dim %= x.dim()
-    else:
-        dim = checked(x, k, dim, **flags)
-        known = check_sizes(sizes, x.shape[dim], rank, world)
+    rank, world = _ranks(group)
+    dim = checked(x, k, dim, largest=largest, sorted=sorted, stable=stable)
+    known = check_sizes(sizes, x.shape[dim], rank, world)
     if k > sum(known):
         raise ValueError(f"k={k} is more than the {sum(known)} columns of all shards, {known}")
     data = x.detach()
@@ -80,6 +71,39 @@ def sharded_topk(
     if x.requires_grad and torch.is_grad_enabled():
         values = _Chosen.apply(x, values, indices, dim, offset)  # type: ignore[no-untyped-call]
     return torch.return_types.topk((values, indices))
+
+
+def _of_any_sizes(
+    x: Tensor, k: int, group: Any, dim: int, largest: bool, sorted: bool, stable: bool
+) -> torch.return_types.topk:
+    """The same after an agreement. Where it was the same before, we take it that it will be, and begin."""
+    _ranks(group)
+    if torch.compiler.is_compiling() or (isinstance(x, Tensor) and x.is_cuda and capturing()):
+        raise ValueError("torch.compile and CUDA graphs need `sizes`, the columns of every rank's shard")
+    flags = {"largest": largest, "sorted": sorted, "stable": stable}
+    call = (x.shape, x.dtype, x.device, k, dim, *flags.values()) if _is_usual(x, k, dim, **flags) else None
+    all_before = _before.setdefault(group, {})
+    if call and (before := all_before.get(call)) and (again := _again(x, k, group, dim, **flags, sizes=before.sizes)):
+        found, all_about = again.if_agreed(x, before.all_about)
+        if found:
+            return torch.return_types.topk(found)
+        sizes = agreed_sizes(all_about, x, k, dim, flags, group)
+    else:
+        sizes, all_about = agreed(x, k, dim, flags, group)
+    answer = sharded_topk(x, k, group, dim, largest, sorted, stable, sizes)
+    if call:
+        if len(all_before) >= _MOST_KEPT:
+            all_before.clear()
+        all_before[call] = _Agreement(all_about, sizes)
+    return answer
+
+
+def _ranks(group: Any) -> tuple[int, int]:
+    """Ours, and how many. Raises ValueError where we have none."""
+    rank = dist.get_rank(group)
+    if rank < 0:
+        raise ValueError("this process is no rank of the group")
+    return rank, dist.get_world_size(group)
 
 
 def _topk_of_data(
@@ -118,32 +142,58 @@ class _AmongPeers:
         self._places = [_places_in(one.own, lists, x, dim) for one in self._parts]
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self._merged(x, self._filled(x))
+
+    def if_agreed(self, x: Tensor, expected: list[bytes]) -> tuple[tuple[Tensor, Tensor] | None, list[bytes]]:
+        """The answer if all ranks tell what is expected, and what they tell. The GPU begins before they do."""
+        board = self._peers.board
+        board.tell(expected[self._peers.rank])
+        try:
+            turn = self._filled(x)
+        finally:  # others have told, too
+            told = board.heard(len(expected[0]))
+        return self._merged(x, turn) if told == expected else None, told
+
+    def _filled(self, x: Tensor) -> int:
         turn = self._peers.begin()
         _fill(self._places[turn], x, self._dim, self._largest, self._stable)
+        return turn
+
+    def _merged(self, x: Tensor, turn: int) -> tuple[Tensor, Tensor]:
         self._peers.meet()
-        merged = merge_lists(self._parts[turn], self._lists, x.dtype, self._largest)
-        return _shaped(merged, self._others, self._dim)
+        return _shaped(merge_lists(self._parts[turn], self._lists, x.dtype, self._largest), self._others, self._dim)
+
+
+class _Agreement(NamedTuple):
+    """Of a call without sizes."""
+
+    all_about: list[bytes]
+    """What every rank told about its call."""
+    sizes: list[int]
 
 
 _MOST_KEPT = 1024
 _kept: WeakKeyDictionary[Any, dict[Any, _AmongPeers]] = WeakKeyDictionary()
-"""By groups, and by what was asked and found right."""
+"""By groups, and by what was asked and found right: the same on all ranks, as their shards' sizes are part of it."""
+_before: WeakKeyDictionary[Any, dict[Any, _Agreement]] = WeakKeyDictionary()
+"""By groups, and by this rank's call alone."""
 
 
 def _key(x: Tensor, k: int, dim: int, largest: bool, stable: bool, sizes: Sequence[int]) -> tuple[Any, ...]:
     return x.shape, x.dtype, x.device, k, dim, largest, stable, tuple(sizes)
 
 
+def _is_usual(x: Any, k: Any, dim: Any, largest: Any, sorted: Any, stable: Any) -> bool:
+    """Whether it is asked of data, by arguments of the types that are declared."""
+    of_types = type(k) is type(dim) is int and type(largest) is type(sorted) is type(stable) is bool
+    return of_types and operations.is_plain(x, False)
+
+
 def _again(
-    x: Any, k: Any, group: Any, dim: Any, largest: Any, sorted: Any, stable: Any, sizes: Any
+    x: Any, k: Any, group: Any, dim: Any, largest: Any, sorted: Any, stable: Any, sizes: Sequence[int]
 ) -> _AmongPeers | None:
     """What answers where the same was asked before, of data alone."""
-    if (
-        sizes is None
-        or not (type(k) is type(dim) is int and type(largest) is type(sorted) is type(stable) is bool)
-        or not operations.is_plain(x, False)
-        or not (kept := _kept.get(group))
-    ):
+    if not (kept := _kept.get(group)) or not _is_usual(x, k, dim, largest, sorted, stable):
         return None
     try:
         found = kept.get(_key(x, k, dim % x.dim(), largest, stable, sizes))

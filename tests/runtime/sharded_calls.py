@@ -5,6 +5,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
@@ -12,7 +13,9 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 import autotopk
 from autotopk import distributed
 from autotopk.lists import Lists, Parts
-from autotopk.runtime import sharded
+from autotopk.runtime import agreement, sharded
+from autotopk.runtime.board import Board, new_file
+from autotopk.runtime.peers import told_by_all
 from tests.runtime.world import GROUPS, SIZE
 
 PLACEMENTS = {"rows": Shard(0), "cols": Shard(1), "all": Replicate(), "partial": Partial()}
@@ -26,33 +29,55 @@ def select(size: int, x: Any, k: Any, options: dict[str, Any]) -> tuple[Tensor, 
     return found.values, found.indices, distributed.topk_indices(x, k, group, **options)
 
 
-class OwnMemory:
-    """In place of `Peers`, of a rank alone."""
+class HostMemory:
+    """In place of `Peers`, of ranks on the CPU."""
 
     words = 1 << 16
 
-    def __init__(self) -> None:
-        self.memory, self.turn = torch.zeros(2 * self.words, dtype=torch.int64), 0
+    def __init__(self, group: Any) -> None:
+        self.rank, self.ranks, self.turn = dist.get_rank(group), dist.get_world_size(group), 0
+        files = [new_file(self.ranks) for _ in range(3)] if self.rank == 0 else None
+        (files, *_) = told_by_all(files, group)
+        self.board, self.barrier = (Board(one, self.rank, self.ranks) for one in files[:2])
+        size = 2 * self.ranks * self.words
+        self.memory = torch.from_file(str(files[2]), shared=True, size=size, dtype=torch.int64)
+        dist.barrier(group)
+        if self.rank == 0:
+            for one in files:
+                one.unlink()
 
     def parts(self, turn: int, lists: Lists) -> Parts:
-        part = self.memory[turn * self.words :][: lists.part_bytes // 8]
-        return Parts(part, 0, None, partial(torch.cat, [part]))
+        places = self.memory.view(self.ranks, 2, self.words)[:, turn, : lists.part_bytes // 8]
+        return Parts(places[self.rank], 0, None, partial(torch.cat, [*places]))
 
     def begin(self) -> int:
-        self.turn ^= 1
         return self.turn
 
     def meet(self) -> None:
-        """Nobody is waited for."""
+        self.barrier.tell(b"")
+        self.barrier.heard(0)
+        self.turn ^= 1
 
 
-def asked_again(x: Tensor, others: list[Tensor], k: int, options: dict[str, Any]) -> list[tuple[Tensor, Tensor]]:
-    """Of one rank, for other tensors after the first, by what is kept of it."""
-    group, memory = GROUPS[1], OwnMemory()
-    with patch.object(sharded, "peers_of", lambda *_: memory):
-        found = [distributed.topk(one, k, group, **options) for one in (x, *others)]
-    assert len(sharded._kept.pop(group)) == 1
-    return [(one.values, one.indices) for one in found]
+def asked_again(
+    size: int, calls: list[tuple[Tensor, int, dict[str, Any]]]
+) -> list[tuple[Tensor, Tensor] | tuple[str, str]]:
+    """Answers or errors of calls one after the other, by memory that ranks share."""
+    group, memory = GROUPS[size], HostMemory(GROUPS[size])
+    found: list[Any] = []
+    with (
+        patch.object(sharded, "peers_of", lambda *_: memory),
+        patch.object(agreement, "known_peers", lambda *_: memory),
+    ):
+        for x, k, options in calls:
+            try:
+                answer = distributed.topk(x, k, group, **options)
+                found.append((answer.values, answer.indices))
+            except (TypeError, IndexError, ValueError) as error:
+                found.append((type(error).__name__, str(error)))
+    for kept in (sharded._kept, sharded._before):
+        kept.pop(group, None)
+    return found
 
 
 def gradient(size: int, x: Tensor, k: int, weights: Tensor, options: dict[str, Any]) -> tuple[Tensor, Tensor]:

@@ -64,3 +64,14 @@ def compiled(x: Tensor, k: int, sizes: list[int]) -> Found:
 
     values, indices = torch.compile(call, fullgraph=True)(x.cuda())
     return values.cpu(), indices.cpu()
+
+
+def several(calls: list[tuple[Tensor, int]]) -> list[Found | str]:
+    """Answers or errors of calls without sizes, one after the other."""
+    found: list[Found | str] = []
+    for x, k in calls:
+        try:
+            found.append(select(x, k, {}))
+        except ValueError as error:
+            found.append(str(error))
+    return found

@@ -9,19 +9,28 @@ from pathlib import Path
 import pytest
 
 from autotopk.runtime import board
-from autotopk.runtime.board import MOST_NUMBERS, Board, new_file
+from autotopk.runtime.board import MOST_BYTES, Board, new_file
 
 RANKS, ROUNDS = 3, 400
 
 
+def message(number: int, rank: int) -> bytes:
+    """Of a length that changes from time to time."""
+    return bytes([number % 256, rank, *range(number // 50 * 32)])[:MOST_BYTES]
+
+
 def tell(file: Path, rank: int, pipe: Connection) -> None:
-    """Numbers of every round, with pauses that differ."""
+    """Messages of every round, with pauses that differ."""
     draw, mine = random.Random(rank), Board(file, rank, RANKS)
     found = []
     for number in range(ROUNDS):
         if draw.random() < 0.02:
             time.sleep(0.003)
-        found.append(mine.exchanged([number, rank, -(1 << 63), *range(number // 100)][: MOST_NUMBERS - 1]))
+        told = message(number, rank)
+        mine.tell(told)
+        if draw.random() < 0.02:
+            time.sleep(0.003)
+        found.append(mine.heard(len(told)))
     pipe.send(found)
 
 
@@ -38,10 +47,13 @@ def test_all_are_told_all_of_every_round() -> None:
         everyone = [pipe.recv() for pipe in pipes]
     finally:
         file.unlink()
-    expected = [
-        [[number, rank, -(1 << 63), *range(number // 100)] for rank in range(RANKS)] for number in range(ROUNDS)
-    ]
+    expected = [[message(number, rank) for rank in range(RANKS)] for number in range(ROUNDS)]
     assert everyone == [expected] * RANKS
+
+
+def exchanged(board: Board, message: bytes) -> list[bytes]:
+    board.tell(message)
+    return board.heard(len(message))
 
 
 def test_what_is_half_written_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,14 +64,14 @@ def test_what_is_half_written_does_not_count(monkeypatch: pytest.MonkeyPatch) ->
     whole: list[tuple[int, bytes]] = []
     monkeypatch.setattr(one, "_write", lambda slot, data: whole.append((slot, data)))
     with pytest.raises(TimeoutError, match="rank 0 of the group has not come"):
-        one.exchanged([7])
+        exchanged(one, b"7")
     slot, data = whole[0]
     Board._write(one, slot, data[:-1])
     with pytest.raises(TimeoutError, match="rank 0"):
-        other.exchanged([8])
+        exchanged(other, b"8")
     Board._write(one, slot, data)
     other._round -= 1
-    assert other.exchanged([8]) == [[7], [8]]
+    assert exchanged(other, b"8") == [b"7", b"8"]
 
 
 def test_a_file_is_this_users_alone() -> None:

@@ -103,12 +103,40 @@ def test_what_is_asked_again(ranks: World, shape: tuple[int, ...], dim: int, dty
     """By memory that ranks share: here of one rank, whose parts take turns."""
     xs = [drawn([*shape], dtype, kind, seed) for seed, kind in enumerate(("random", "special", "random", "special"))]
     k, options = 3, {"dim": dim, "stable": stable, "sizes": [shape[dim]]}
-    (found,) = ranks.call(sharded_calls.asked_again, [(xs[0], xs[1:], k, options)])
+    (found,) = ranks.call(sharded_calls.asked_again, [(1, [(x, k, options) for x in xs])])
     for x, (values, indices) in zip(xs, found, strict=True):
         torch.testing.assert_close(values, torch.topk(x, k, dim).values, rtol=0, atol=0, equal_nan=True)
         assert bits(values) == bits(x.gather(dim, indices)) or x.element_size() == 2
         if stable:
             assert torch.equal(indices, x.sort(dim=dim, descending=True, stable=True).indices.narrow(dim, 0, k))
+
+
+ASKED = [[9, 4, 0], [9, 4, 0], [9, 4, 0], [9, 5, 0], [9, 4, 0], None, [9, 5, 0], [2, 5, 7], None, None, [9, 5, 0]]
+"""Sizes of shards of calls one after the other; None for one that a rank is refused."""
+
+
+@pytest.mark.parametrize("known", [[False], [True, False, False], [False, True]], ids=str)
+def test_what_begins_before_all_have_agreed(ranks: World, known: list[bool]) -> None:
+    """Calls like the last one, and others that are like it on some ranks only."""
+    sizes = [one or [9, 4, 0] for one in ASKED]
+    xs = [drawn([2, sum(one)], torch.float32, "random", seed) for seed, one in enumerate(sizes)]
+    calls: list[Any] = [[], [], []]
+    for number, (x, each) in enumerate(zip(xs, sizes, strict=True)):
+        given = known[number % len(known)] and ASKED[number] is not None
+        for rank, shard in enumerate(x.split(each, 1)):
+            refused = ASKED[number] is None and rank == number % 3
+            calls[rank].append((shard, 7 if refused else 6, {"sizes": each} if given else {}))
+    found = ranks.call(sharded_calls.asked_again, [(3, one) for one in calls])
+    for answers, x, asked in zip(zip(*found, strict=True), xs, ASKED, strict=True):
+        if asked is None:
+            assert answers[0][0] == "ValueError"
+            assert "the ranks' calls differ" in answers[0][1]
+            assert answers == (answers[0],) * 3
+            continue
+        expected = torch.topk(x, 6)
+        for values, indices in answers:
+            assert torch.equal(values, expected.values)
+            assert torch.equal(indices, expected.indices)
 
 
 @pytest.mark.parametrize("sizes", [[6, 6], [5, 0, 3]], ids=str)

@@ -59,6 +59,36 @@ def test_calls_that_do_not_wait(gpus: World, streams: int) -> None:
         check(answers, x, k)
 
 
+def test_shards_that_change(gpus: World) -> None:
+    """Calls like the last one, and others that are like it on one rank only, or that a rank is refused."""
+    changing = [
+        [900, 400],
+        [900, 400],
+        [900, 400],
+        [900, 500],
+        [900, 400],
+        None,
+        [900, 500],
+        [20, 500],
+        None,
+        [900, 500],
+    ]
+    sizes = [one or [900, 400] for one in changing]
+    xs = [drawn([2, sum(one)], torch.float32, "random", seed) for seed, one in enumerate(sizes)]
+    calls: list[list[tuple[Tensor, int]]] = [[], []]
+    for number, (x, each) in enumerate(zip(xs, sizes, strict=True)):
+        for rank, shard in enumerate(x.split(each, 1)):
+            calls[rank].append((shard, 61 if changing[number] is None and rank == number % 2 else 60))
+    for x, asked, *answers in zip(
+        xs, changing, *gpus.call(sharded_gpus.several, [(one,) for one in calls]), strict=True
+    ):
+        if asked is None:
+            assert "the ranks' calls differ" in answers[0]
+            assert answers[0] == answers[1]
+        else:
+            check(answers, x, 60)
+
+
 def test_a_graph_that_is_replayed(gpus: World) -> None:
     sizes, k, xs = [2000, 3000], 100, [drawn([2, 5000], torch.float32, "random", seed) for seed in range(5)]
     shards = zip(*(x.split(sizes, 1) for x in xs), strict=True)
