@@ -75,9 +75,9 @@ WHICH = [Which(registry.get(name), config) for name, configs in CONFIGS.items() 
 
 
 def check(sequences: Sequences, which: Which, x: Tensor, k: int | Tensor, *, seed: int = 0, **asked: Any) -> None:
-    """That indices, positions and values, in tensors that were garbage, are the oracle's, perhaps in any order."""
+    """That results are the oracle's, all three or indices alone, in tensors that were garbage, perhaps in any order."""
     largest, in_order = asked.pop("largest", True), asked.pop("sorted", True)
-    asked |= {"return_raw": True, "return_values": True}
+    asked = {"return_raw": True, "return_values": True} | asked
     given = cast(Asked, asked)
     form = checked(x, k, -1, largest, in_order, given)
     task, view = task_of(x, k, form, given), view_of(x, form, largest)
@@ -101,8 +101,8 @@ def check(sequences: Sequences, which: Which, x: Tensor, k: int | Tensor, *, see
 
 
 def by_positions(answers: Sequence[Tensor]) -> list[Tensor]:
-    """Every row in the order of its columns; padding is alike."""
-    order = answers[1].argsort(dim=1, stable=True)
+    """Every row in the order of its columns, which are the indices where these are alone; padding is alike."""
+    order = answers[min(1, len(answers) - 1)].argsort(dim=1, stable=True)
     return [one.gather(1, order) for one in answers]
 
 
@@ -118,6 +118,19 @@ def test_windows(which: Which, dtype: str, largest: bool, sequences: Sequences) 
             x = dirty(inputs.make(name, rows, cols, min(k, cols), kind, "cpu", seed), starts, ends, largest)
             for in_order in (True, False):
                 check(sequences, which, x, k, largest=largest, sorted=in_order, seed=seed, starts=starts, ends=ends)
+
+
+@pytest.mark.parametrize("form", [{}, {"relative": True}, {"offsets": int32(*range(-5, 35, 4))}], ids=str)
+@pytest.mark.parametrize("which", WHICH, ids=str)
+def test_indices_alone(which: Which, form: dict[str, Any], sequences: Sequences) -> None:
+    """Of 32 bits, which are written once."""
+    for seed, (cols, k) in enumerate(((40, 7), (250, 33), (9, 12))):
+        starts, ends = windows(10, cols, k, seed)
+        x = torch.randn(10, cols, generator=torch.Generator().manual_seed(seed))
+        for window in ({"starts": starts, "ends": ends}, {"ends": ends}):
+            alone = {"return_raw": False, "return_values": False, **window, **form}
+            for in_order in (True, False):
+                check(sequences, which, x, k, seed=seed, sorted=in_order, **alone)
 
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
