@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import product
 from math import sqrt
 from typing import ClassVar, Self
@@ -65,17 +65,17 @@ class LaneMergeKernel:
         most = power_of_two(max(2, problem.k)) if config.tree else problem.k
         return replace(one, vectors=vectors, inside=problem.cols // one.step, most=most)
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Elements of a load."""
         return VECTOR_BYTES // DTYPE_BYTES[self.dtype] if self.reading in ("aligned", "ragged") else 1
 
-    @property
+    @cached_property
     def step(self) -> int:
         """Elements of a load of all lanes."""
         return self.config.lanes * self.width
 
-    @property
+    @cached_property
     def longest(self) -> int:
         """The longest row."""
         return self.vectors * self.step - (self.width - 1 if self.reading == "ragged" else 0)
@@ -388,10 +388,11 @@ def kernels(dtype: str, largest: bool) -> tuple[LaneMergeKernel, ...]:
 @lru_cache(64)  # whoever asks about a problem does so several times
 def _serving(problem: Problem) -> tuple[LaneMergeKernel, ...]:
     """The rungs that serve, those of the least work first."""
+    readings = {lanes: reading_of(lanes, problem) for lanes in LANES}
     rungs = [
         rung
         for rung in kernels(problem.dtype, problem.largest)
-        if rung.reading == reading_of(rung.config.lanes, problem) and rung.serves(problem)
+        if rung.reading == readings[rung.config.lanes] and rung.serves(problem)
     ]
     return tuple(sorted(rungs, key=lambda rung: rung.work(problem)))
 

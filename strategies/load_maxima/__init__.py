@@ -210,14 +210,14 @@ def _shortlist(problem: Problem, device: Device) -> tuple[LoadMaximaConfig, ...]
     everything, itemsize = -(-problem.cols * problem.itemsize // 16), problem.itemsize
     if least > CAPACITIES[-1] or everything > BLOCKS[-1] * MOST_LINES:
         return ()
+    sizes = [size for size in (least, 2 * least) if size <= CAPACITIES[-1]]
     for blocks in BLOCKS:
         if found and problem.rows * blocks > 2 * device.processors:
-            continue
+            break
         for threads in (256, 512, 1024):
             lines = power_of_two(-(-everything // (blocks * threads)))
-            if lines > LINES[-1] or threads * lines > MOST_LINES:
-                continue
-            found += [_config(blocks, threads, lines, size) for size in (least, 2 * least) if size <= CAPACITIES[-1]]
+            if lines <= LINES[-1] and threads * lines <= MOST_LINES:
+                found += [_config(blocks, threads, lines, size) for size in sizes]
     return tuple([config for config in found if _fits(config, itemsize, device)])
 
 

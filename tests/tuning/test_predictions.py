@@ -114,7 +114,7 @@ def test_a_model_survives_its_rows() -> None:
     assert read.candidates == model.candidates
     assert {cell: pytest.approx(its, rel=1e-4) for cell, its in model.regions.items()} == read.regions
     key = Workload(50, 40000, 300).key
-    assert read.near(key)._around
+    assert read.near(key).around
     for one in predicting.proposals(Workload(50, 40000, 300).problem("cuda"), device, model):
         terms = one.strategy.terms(one.config, Workload(50, 40000, 300).problem("cuda"), device)
         again = read.time_us(one.strategy.name, one.name, terms, read.near(key))
@@ -184,7 +184,7 @@ def test_points_are_looked_for_where_they_are() -> None:
     for workload in UNSEEN:
         place = place_of(workload.key)
         squares = [sum((a - b) ** 2 for a, b in zip(place, one.place, strict=True)) for one in model.points]
-        assert len(model.near(workload.key)._around) == sum(one < FARTHEST for one in squares)
+        assert len(model.near(workload.key).around) == sum(one < FARTHEST for one in squares)
 
 
 def test_kernels_of_other_sizes_are_told_apart() -> None:
