@@ -1,7 +1,7 @@
 """Short rows of floats, sorted lane by lane and merged, in Triton: the fastest for small k."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import product
 from math import sqrt
@@ -60,15 +60,17 @@ class LaneMergeKernel:
     @classmethod
     def least(cls, config: LaneMergeConfig, problem: Problem) -> Self:
         """The least kernel of a configuration that serves."""
-        one = cls(config, 1, 0, 0, problem.dtype, problem.largest, reading_of(config.lanes, problem))
-        vectors = -(-(problem.cols + one.step - one.longest) // one.step)
+        reading = reading_of(config.lanes, problem)
+        width = width_of(reading, problem.itemsize)
+        step, ragged = config.lanes * width, width - 1 if reading == "ragged" else 0
         most = power_of_two(max(2, problem.k)) if config.tree else problem.k
-        return replace(one, vectors=vectors, inside=problem.cols // one.step, most=most)
+        vectors, inside = -(-(problem.cols + ragged) // step), problem.cols // step
+        return cls(config, vectors, inside, most, problem.dtype, problem.largest, reading)
 
     @cached_property
     def width(self) -> int:
         """Elements of a load."""
-        return VECTOR_BYTES // DTYPE_BYTES[self.dtype] if self.reading in ("aligned", "ragged") else 1
+        return width_of(self.reading, DTYPE_BYTES[self.dtype])
 
     @cached_property
     def step(self) -> int:
@@ -239,9 +241,14 @@ def least_depth(config: LaneMergeConfig, problem: Problem) -> float:
     return min(problem.k + 2, mean + 3.5 * sqrt(mean) + 2)
 
 
+def width_of(reading: Reading, itemsize: int) -> int:
+    """Elements of a load."""
+    return VECTOR_BYTES // itemsize if reading in ("aligned", "ragged") else 1
+
+
 def share(lanes: int, problem: Problem) -> int:
     """Elements of a lane."""
-    width = 1 if reading_of(lanes, problem) in ("single", "beside") else VECTOR_BYTES // problem.itemsize
+    width = width_of(reading_of(lanes, problem), problem.itemsize)
     return -(-problem.cols // (lanes * width)) * width
 
 
