@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import exp, inf, isfinite, log, log2
-from operator import gt, mul
+from operator import mul
 from typing import NamedTuple
 
 from autotopk.candidate import Candidate
@@ -192,7 +192,7 @@ class Model:
     def leave_out(self, strategy: str) -> None:
         """Predict nothing of it from now on."""
         self.strategies.pop(strategy, None)
-        self._halves.pop(strategy, None)
+        self._curves.pop(strategy, None)
 
     @cached_property
     def _cells(self) -> dict[tuple[int, ...], list[Located]]:
@@ -203,10 +203,9 @@ class Model:
         return dict(found)
 
     @cached_property
-    def _halves(self) -> dict[str, tuple[tuple[float, ...], tuple[float, ...]]]:
-        """Coefficients and largest terms of each strategy."""
-        halves = {name: len(numbers) // 2 for name, numbers in self.strategies.items() if len(numbers) % 2 == 0}
-        return {name: (self.strategies[name][:half], self.strategies[name][half:]) for name, half in halves.items()}
+    def _curves(self) -> dict[str, "_Curve"]:
+        """Of each strategy."""
+        return {name: _Curve.of(numbers) for name, numbers in self.strategies.items() if len(numbers) % 2 == 0}
 
     def time_us(self, strategy: str, candidate: str, terms: Sequence[float], near: Near) -> float | None:
         """The predicted time; None where nothing was fitted for the strategy, or other terms, or far smaller ones."""
@@ -214,15 +213,18 @@ class Model:
 
     def of(self, strategy: str, near: Near) -> Callable[[str, Sequence[float]], float | None]:
         """`time_us` of the configurations of one strategy."""
-        coefficients, largest = self._halves.get(strategy, NOTHING)
+        coefficients, limits = self._curves.get(strategy, NOTHING)
         off, nearest, count = _mean(near.around, strategy), near.nearest, len(coefficients)
         alike = exp(off)  # all of its configurations that were not measured very near
 
         def time_us(candidate: str, terms: Sequence[float]) -> float | None:
             if len(terms) != count:
                 return None
+            for at, most in limits:
+                if terms[at] > most:
+                    return None
             total: float = sum(map(mul, coefficients, terms))
-            if total <= 0.0 or any(map(gt, terms, largest)):
+            if total <= 0.0:
                 return None
             return total * (exp(off + _mean(nearest, candidate)) if nearest else alike)
 
@@ -238,7 +240,22 @@ class Model:
         return inf if region is None else region.bound
 
 
-NOTHING: tuple[tuple[float, ...], tuple[float, ...]] = (), ()
+class _Curve(NamedTuple):
+    """What a strategy takes by its terms."""
+
+    coefficients: tuple[float, ...]
+    limits: tuple[tuple[int, float], ...]
+    """Of terms that seemed to cost nothing: which, and the largest of which anything is said."""
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> "_Curve":
+        """From coefficients, then as many of the largest terms."""
+        half = len(numbers) // 2
+        coefficients, largest = tuple(numbers[:half]), numbers[half:]
+        return cls(coefficients, tuple((at, largest[at]) for at in range(half) if not coefficients[at]))
+
+
+NOTHING = _Curve((), ())
 
 FARTHEST, NEAREST = -log(LEAST_WEIGHT) * REACH**2, -log(LEAST_WEIGHT) * SHORT_REACH**2
 """Squares of doublings to the last point that counts, for a strategy and for one of its configurations."""

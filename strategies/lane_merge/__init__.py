@@ -172,7 +172,7 @@ class LaneMerge(Strategy):
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
         """What was ever best, or within 3 % of it, in an exhaustive sweep: docs/small_rows.md."""
-        return list(dict.fromkeys(_layouts(problem, device)))
+        return _shortlist(problem, device)
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """Every layout: the kernels of a shape are few, and quickly compiled."""
@@ -250,6 +250,11 @@ def share(lanes: int, problem: Problem) -> int:
     """Elements of a lane."""
     width = width_of(reading_of(lanes, problem), problem.itemsize)
     return -(-problem.cols // (lanes * width)) * width
+
+
+@lru_cache(64)  # whoever asks about a problem does so several times
+def _shortlist(problem: Problem, device: Device) -> tuple[LaneMergeConfig, ...]:
+    return tuple(dict.fromkeys(_layouts(problem, device)))
 
 
 def _layouts(problem: Problem, device: Device) -> Iterator[LaneMergeConfig]:
