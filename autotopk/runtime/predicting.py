@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from functools import partial
 from math import inf, isclose
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from autotopk import registry
@@ -96,8 +96,9 @@ def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:
     for family in asked:
         if family.best <= SLOW * least:
             family.ask(family.ladder[1:], 0.0, found)
-    least = min([family.best for family in asked], default=inf)
+    asked.sort(key=attrgetter("best"))
     for family in asked:
+        least = asked[0].best
         if family.best <= FAR * least:
             family.ask(family.strategy.shortlist(problem, device), COMPILED, found)
     found.sort(key=itemgetter(0, 1))
