@@ -1,6 +1,6 @@
 """Short rows of floats, sorted lane by lane and merged, in Triton: the fastest for small k."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import product
@@ -196,7 +196,7 @@ class LaneMerge(Strategy):
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
         """Rungs that serve: those no longer than needed in the order of the shortlist, trees first; others by work."""
-        return ordered(_serving(problem), self.shortlist(problem, device), problem.cols)
+        return ordered(_serving(problem).values(), self.shortlist(problem, device), problem.cols)
 
     def rungs(self, arch: int) -> Iterator[KernelSource]:
         """The same for every architecture."""
@@ -216,11 +216,10 @@ class LaneMerge(Strategy):
 
 def _kernel(config: LaneMergeConfig, problem: Problem) -> LaneMergeKernel:
     """What runs: the rung of the configuration, if there is one that serves."""
-    rung = next((rung for rung in _serving(problem) if rung.config == config), None)
-    return rung or LaneMergeKernel.least(config, problem)
+    return _serving(problem).get(config) or LaneMergeKernel.least(config, problem)
 
 
-def ordered(rungs: Sequence[LaneMergeKernel], short: Sequence[LaneMergeConfig], cols: int) -> list[LaneMergeConfig]:
+def ordered(rungs: Iterable[LaneMergeKernel], short: Sequence[LaneMergeConfig], cols: int) -> list[LaneMergeConfig]:
     """Rungs by work in the order of `LaneMerge.ladder`."""
     likely = list(dict.fromkeys((config.lanes, config.tree) for config in short))
 
@@ -398,15 +397,18 @@ def kernels(dtype: str, largest: bool) -> tuple[LaneMergeKernel, ...]:
 
 
 @lru_cache(64)  # whoever asks about a problem does so several times
-def _serving(problem: Problem) -> tuple[LaneMergeKernel, ...]:
-    """The rungs that serve, those of the least work first."""
+def _serving(problem: Problem) -> dict[LaneMergeConfig, LaneMergeKernel]:
+    """The rungs that serve, those of the least work first; of a configuration the first."""
     readings = {lanes: reading_of(lanes, problem) for lanes in LANES}
     rungs = [
         rung
         for rung in kernels(problem.dtype, problem.largest)
         if rung.reading == readings[rung.config.lanes] and rung.serves(problem)
     ]
-    return tuple(sorted(rungs, key=lambda rung: rung.work(problem)))
+    found: dict[LaneMergeConfig, LaneMergeKernel] = {}
+    for rung in sorted(rungs, key=lambda rung: rung.work(problem)):
+        found.setdefault(rung.config, rung)
+    return found
 
 
 _config = lru_cache(1 << 10)(LaneMergeConfig)  # a call where nothing was tuned asks for several
