@@ -87,7 +87,7 @@ class LaneMergeKernel:
         return (
             problem.k <= self.most
             and self.inside * self.step <= problem.cols <= self.longest
-            and self.config.depth >= min(share(self.config.lanes, problem), least_depth(self.config, problem))
+            and self.config.depth >= min(-(-problem.cols // self.step) * self.width, least_depth(self.config, problem))
         )
 
     def work(self, problem: Problem) -> float:
