@@ -8,7 +8,6 @@ from autotopk.problem import VECTOR_BYTES, Problem
 from autotopk.strategies._costs import REGISTERS, load, reading, rounds, sorting
 from autotopk.strategies._costs.sampling import cut_of, overflowing
 
-
 INDEX_BYTES = 8
 """Of an answer, beside each value."""
 

@@ -56,7 +56,7 @@ def place_of(config: Any, first: str) -> Place:
 def _nearest(
     strategy: "LinesStrategy", windows: bool, dtype: str, device: Device, usual: Place
 ) -> tuple[tuple[int, int, Any], ...]:
-    """(bytes of the longest row, largest k, rung) of what a device has room for at all, those nearest to a place first."""
+    """(bytes of the longest row, largest k, rung) of what a device has room for at all, the nearest first."""
     short, (first, room, capacity) = Problem.contiguous(1, 1, 1, dtype, device.type), usual
 
     def away(rung: Any) -> int:

@@ -11,10 +11,18 @@ from autotopk.candidate import Knob
 from autotopk.compilers.triton import TritonSource, reasons_unbuildable
 from autotopk.device import Device
 from autotopk.kernel import KernelSource
-from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, Problem, power_of_two
+from autotopk.problem import ANSWERS, DTYPE_BYTES, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import short_rows as costs
-from autotopk.strategies._short_rows import MERGED_DTYPES, Reading, reading_of, reasons_unlaunchable, reasons_unmerged
+from autotopk.strategies._short_rows import (
+    MERGED_DTYPES,
+    Reading,
+    reading_of,
+    reasons_unlaunchable,
+    reasons_unmerged,
+    width_of,
+)
+from autotopk.strategies.lane_merge.ladder import FLOAT16, FLOAT16_SMALLEST, FLOAT32, FLOAT32_SMALLEST
 from autotopk.strategy import Features, Strategy
 
 MAX_SHARE = 64
@@ -62,10 +70,9 @@ class LaneMergeKernel:
         """The least kernel of a configuration that serves."""
         reading = reading_of(config.lanes, problem)
         width = width_of(reading, problem.itemsize)
-        step, ragged = config.lanes * width, width - 1 if reading == "ragged" else 0
+        step, longest = config.lanes * width, problem.cols + (width - 1 if reading == "ragged" else 0)
         most = power_of_two(max(2, problem.k)) if config.tree else problem.k
-        vectors, inside = -(-(problem.cols + ragged) // step), problem.cols // step
-        return cls(config, vectors, inside, most, problem.dtype, problem.largest, reading)
+        return cls(config, -(-longest // step), problem.cols // step, most, problem.dtype, problem.largest, reading)
 
     @cached_property
     def width(self) -> int:
@@ -240,11 +247,6 @@ def least_depth(config: LaneMergeConfig, problem: Problem) -> float:
     return min(problem.k + 2, mean + 3.5 * sqrt(mean) + 2)
 
 
-def width_of(reading: Reading, itemsize: int) -> int:
-    """Elements of a load."""
-    return VECTOR_BYTES // itemsize if reading in ("aligned", "ragged") else 1
-
-
 def share(lanes: int, problem: Problem) -> int:
     """Elements of a lane."""
     width = width_of(reading_of(lanes, problem), problem.itemsize)
@@ -253,17 +255,15 @@ def share(lanes: int, problem: Problem) -> int:
 
 @lru_cache(64)  # whoever asks about a problem does so several times
 def _shortlist(problem: Problem, device: Device) -> tuple[LaneMergeConfig, ...]:
-    return tuple(dict.fromkeys(_layouts(problem, device)))
-
-
-def _layouts(problem: Problem, device: Device) -> Iterator[LaneMergeConfig]:
+    found: list[LaneMergeConfig] = []
     for lanes in _lane_counts(problem, device):
         for warps in (1, 2) if lanes == 32 else (1, 2, 4):
             if warps == 1 or problem.rows * lanes > 32 * device.processors:  # none idle
                 depths = _depths(lanes, problem, tree=False, least=8)[: 1 if problem.k <= 16 else 2]
-                yield from (_config(lanes, warps, depth, False) for depth in depths)
+                found += [_config(lanes, warps, depth, False) for depth in depths]
                 if problem.k <= TREE_K and lanes <= 8:
-                    yield _config(lanes, warps, _depths(lanes, problem, tree=True, least=4)[0], True)
+                    found.append(_config(lanes, warps, _depths(lanes, problem, tree=True, least=4)[0], True))
+    return tuple(dict.fromkeys(found))
 
 
 def _depths(lanes: int, problem: Problem, *, tree: bool, least: int) -> list[int]:
@@ -285,114 +285,13 @@ def _lane_counts(problem: Problem, device: Device) -> list[int]:
     return [*counts, 32] if problem.cols >= 256 else counts
 
 
-Rung = tuple[Reading, int, int, int, bool, int, int, int]
-"""Reading, lanes, warps, depth, tree; vectors, inside, most."""
-_FLOAT32: Sequence[Rung] = (
-    ("aligned", 32, 1, 8, False, 1, 0, 5),
-    ("aligned", 32, 1, 8, False, 1, 0, 8),
-    ("aligned", 32, 1, 8, False, 1, 0, 10),
-    ("aligned", 32, 1, 8, False, 1, 0, 64),
-    ("aligned", 32, 1, 8, False, 2, 1, 8),
-    ("aligned", 32, 1, 8, False, 2, 1, 10),
-    ("aligned", 32, 1, 8, False, 2, 1, 64),
-    ("aligned", 32, 1, 8, False, 4, 3, 10),
-    ("aligned", 32, 1, 8, False, 4, 2, 10),
-    ("aligned", 32, 1, 16, False, 4, 3, 20),
-    ("aligned", 32, 1, 16, False, 4, 2, 31),
-    ("aligned", 32, 1, 16, False, 4, 2, 64),
-    ("aligned", 32, 1, 8, False, 8, 7, 10),
-    ("aligned", 32, 1, 8, False, 8, 4, 10),
-    ("aligned", 32, 1, 8, False, 8, 7, 32),
-    ("aligned", 32, 1, 8, False, 8, 4, 46),
-    ("aligned", 32, 1, 16, False, 8, 4, 64),
-    ("aligned", 32, 1, 8, False, 16, 8, 10),
-    ("aligned", 32, 1, 16, False, 16, 8, 64),
-    ("aligned", 8, 2, 8, False, 2, 1, 8),
-    ("aligned", 8, 2, 8, False, 4, 2, 8),
-    ("aligned", 8, 2, 8, False, 8, 7, 8),
-    ("aligned", 8, 2, 8, False, 8, 4, 8),
-    ("aligned", 8, 2, 8, False, 8, 4, 15),
-    ("aligned", 8, 1, 4, True, 4, 3, 4),
-    ("aligned", 8, 1, 4, True, 4, 1, 4),
-    ("aligned", 4, 1, 8, False, 2, 1, 8),
-    ("aligned", 4, 1, 4, True, 2, 1, 2),
-    ("aligned", 2, 1, 8, False, 2, 1, 8),
-    ("aligned", 2, 1, 8, True, 2, 1, 4),
-    ("aligned", 1, 1, 8, False, 2, 0, 8),
-    ("aligned", 1, 1, 4, True, 2, 0, 2),
-    ("aligned", 1, 1, 8, True, 2, 0, 4),
-    ("ragged", 32, 1, 8, False, 5, 2, 10),
-    ("ragged", 32, 1, 16, False, 5, 2, 64),
-    ("ragged", 32, 1, 8, False, 9, 4, 10),
-    ("ragged", 32, 1, 16, False, 9, 4, 64),
-    ("ragged", 32, 1, 8, False, 17, 8, 10),
-    ("ragged", 32, 1, 16, False, 17, 8, 64),
-    ("ragged", 8, 2, 8, False, 5, 2, 8),
-    ("single", 32, 1, 8, False, 8, 0, 10),
-    ("single", 32, 1, 16, False, 8, 0, 64),
-    ("single", 32, 1, 16, False, 64, 0, 64),
-    ("single", 8, 2, 8, False, 16, 0, 8),
-    ("single", 2, 1, 8, False, 8, 0, 8),
-    ("beside", 8, 2, 8, False, 32, 0, 8),
-    ("beside", 8, 2, 32, False, 32, 0, 64),
-    ("beside", 8, 2, 8, False, 16, 0, 8),
-    ("beside", 4, 1, 8, False, 16, 0, 8),
-    ("beside", 2, 1, 8, False, 16, 0, 8),
-)
-_FLOAT32_SMALLEST: Sequence[Rung] = (
-    ("aligned", 32, 1, 8, False, 1, 0, 64),
-    ("aligned", 32, 1, 16, False, 4, 0, 64),
-    ("aligned", 32, 1, 8, False, 8, 4, 10),
-    ("aligned", 32, 1, 16, False, 16, 0, 64),
-    ("aligned", 8, 2, 8, False, 4, 0, 8),
-    ("aligned", 2, 1, 8, False, 4, 0, 8),
-    ("ragged", 32, 1, 16, False, 17, 2, 64),
-    ("single", 32, 1, 8, False, 8, 0, 10),
-    ("single", 32, 1, 16, False, 64, 0, 64),
-    ("beside", 8, 2, 32, False, 32, 0, 64),
-    ("beside", 8, 2, 8, False, 16, 0, 8),
-)
-_FLOAT16: Sequence[Rung] = (
-    ("aligned", 32, 1, 8, False, 1, 0, 8),
-    ("aligned", 32, 1, 8, False, 1, 0, 64),
-    ("aligned", 32, 1, 8, False, 2, 1, 10),
-    ("aligned", 32, 1, 16, False, 2, 1, 64),
-    ("aligned", 32, 1, 8, False, 4, 2, 10),
-    ("aligned", 32, 1, 16, False, 4, 2, 64),
-    ("aligned", 32, 1, 8, False, 8, 4, 10),
-    ("aligned", 32, 1, 16, False, 8, 4, 64),
-    ("aligned", 8, 1, 8, False, 1, 0, 8),
-    ("aligned", 8, 1, 8, False, 2, 1, 8),
-    ("aligned", 8, 1, 8, False, 4, 3, 8),
-    ("aligned", 8, 1, 8, False, 4, 2, 15),
-    ("aligned", 2, 1, 8, False, 2, 1, 8),
-    ("aligned", 1, 1, 8, False, 1, 0, 8),
-    ("ragged", 32, 1, 8, False, 5, 2, 10),
-    ("ragged", 32, 1, 16, False, 9, 2, 64),
-    ("single", 32, 1, 8, False, 8, 0, 10),
-    ("single", 32, 1, 16, False, 64, 0, 64),
-    ("single", 8, 1, 8, False, 16, 0, 8),
-    ("beside", 8, 2, 8, False, 16, 0, 8),
-    ("beside", 8, 2, 32, False, 32, 0, 64),
-)
-_FLOAT16_SMALLEST: Sequence[Rung] = (
-    ("aligned", 32, 1, 8, False, 1, 0, 64),
-    ("aligned", 32, 1, 16, False, 8, 0, 64),
-    ("aligned", 8, 1, 8, False, 2, 0, 8),
-    ("ragged", 32, 1, 16, False, 9, 2, 64),
-    ("single", 32, 1, 8, False, 8, 0, 10),
-    ("single", 32, 1, 16, False, 64, 0, 64),
-    ("beside", 8, 2, 32, False, 32, 0, 64),
-)
-
-
 @cache
 def kernels(dtype: str, largest: bool) -> tuple[LaneMergeKernel, ...]:
     """The rungs of a dtype and direction."""
     if DTYPE_BYTES[dtype] == 4:
-        rows = _FLOAT32 if largest else _FLOAT32_SMALLEST
+        rows = FLOAT32 if largest else FLOAT32_SMALLEST
     else:
-        rows = _FLOAT16 if largest else _FLOAT16_SMALLEST
+        rows = FLOAT16 if largest else FLOAT16_SMALLEST
     return tuple(LaneMergeKernel(LaneMergeConfig(*row[1:5]), *row[5:], dtype, largest, row[0]) for row in rows)
 
 
@@ -400,13 +299,9 @@ def kernels(dtype: str, largest: bool) -> tuple[LaneMergeKernel, ...]:
 def _serving(problem: Problem) -> dict[LaneMergeConfig, LaneMergeKernel]:
     """The rungs that serve, those of the least work first; of a configuration the first."""
     readings = {lanes: reading_of(lanes, problem) for lanes in LANES}
-    rungs = [
-        rung
-        for rung in kernels(problem.dtype, problem.largest)
-        if rung.reading == readings[rung.config.lanes] and rung.serves(problem)
-    ]
+    rungs = (one for one in kernels(problem.dtype, problem.largest) if one.reading == readings[one.config.lanes])
     found: dict[LaneMergeConfig, LaneMergeKernel] = {}
-    for rung in sorted(rungs, key=lambda rung: rung.work(problem)):
+    for rung in sorted((one for one in rungs if one.serves(problem)), key=lambda one: one.work(problem)):
         found.setdefault(rung.config, rung)
     return found
 
