@@ -12,12 +12,13 @@ measured the choice was at points around it that were left out of the fit.
 """
 
 import json
-from bisect import bisect
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from math import exp, inf, isfinite, log, log2
-from operator import gt, mul
+from operator import mul
 from typing import NamedTuple
 
 from autotopk.candidate import Candidate
@@ -130,8 +131,8 @@ class Point:
     """What is left for each."""
 
 
-Located = tuple[float, float, float, float, float, Point]
-"""A point behind its place."""
+Located = tuple[int, float, float, float, float, float, Point]
+"""Number, place, and the point."""
 
 
 class Near:
@@ -139,16 +140,8 @@ class Near:
 
     def __init__(self, squares: Sequence[tuple[float, Point]]) -> None:
         """Set up, from points and the squares of their distances in doublings."""
-        self._around = [(exp(away * _PER_SQUARE), point.strategies) for away, point in squares]
+        self.around = [(exp(away * _PER_SQUARE), point.strategies) for away, point in squares]
         self.nearest = [(exp(away * _PER_SHORT), point.candidates) for away, point in squares if away < NEAREST]
-        self._strategies: dict[str, float] = {}
-
-    def off(self, strategy: str, candidate: str) -> float:
-        """What both are off by there, as a logarithm."""
-        off = self._strategies.get(strategy)
-        if off is None:
-            off = self._strategies[strategy] = _mean(self._around, strategy)
-        return off + _mean(self.nearest, candidate) if self.nearest else off
 
 
 def _mean(weighted: Sequence[tuple[float, Mapping[str, float]]], name: str) -> float:
@@ -183,31 +176,36 @@ class Model:
     def near(self, key: TuningKey) -> Near:
         """The points around a problem."""
         rows, cols, k, width, order = place_of(key)
-        places, found = self._places, []
-        first, last = bisect(places, (rows - _FARTHEST,)), bisect(places, (rows + _FARTHEST,))
-        for r, c, o, w, s, point in places[first:last]:
-            away = (rows - r) ** 2 + (cols - c) ** 2
-            if away < FARTHEST:  # of most points that is all there is to know
-                away += (k - o) ** 2 + (width - w) ** 2 + (order - s) ** 2
-                if away < FARTHEST:
-                    found.append((away, point))
-        return Near(found)
+        found, cells = [], self._cells
+        for cell in product(*[(at - 1, at, at + 1) for at in map(_edge, (rows, cols, k))]):
+            for number, r, c, o, w, s, point in cells.get(cell, ()):
+                r, c = r - rows, c - cols  # products, of which a power is a multiple of the time
+                away = r * r + c * c
+                if away < FARTHEST:  # of many points that is all there is to know
+                    o, w, s = o - k, w - width, s - order
+                    away += o * o + w * w + s * s
+                    if away < FARTHEST:
+                        found.append((number, away, point))
+        found.sort()  # sums are the same whatever the cells
+        return Near([(away, point) for _, away, point in found])
 
     def leave_out(self, strategy: str) -> None:
         """Predict nothing of it from now on."""
         self.strategies.pop(strategy, None)
-        self._halves.pop(strategy, None)
+        self._curves.pop(strategy, None)
 
     @cached_property
-    def _places(self) -> list[Located]:
-        """The points by their places: who looks around begins in the middle."""
-        return sorted(((*point.place, point) for point in self.points), key=lambda one: one[:5])
+    def _cells(self) -> dict[tuple[int, ...], list[Located]]:
+        """The points by cells as long as the farthest is away: who looks around looks at those next to its own."""
+        found = defaultdict[tuple[int, ...], list[Located]](list)
+        for number, point in enumerate(sorted(self.points, key=lambda one: one.place)):
+            found[tuple(map(_edge, point.place[:3]))].append((number, *point.place, point))
+        return dict(found)
 
     @cached_property
-    def _halves(self) -> dict[str, tuple[tuple[float, ...], tuple[float, ...]]]:
-        """Coefficients and largest terms of each strategy."""
-        halves = {name: len(numbers) // 2 for name, numbers in self.strategies.items() if len(numbers) % 2 == 0}
-        return {name: (self.strategies[name][:half], self.strategies[name][half:]) for name, half in halves.items()}
+    def _curves(self) -> dict[str, "_Curve"]:
+        """Of each strategy."""
+        return {name: _Curve.of(numbers) for name, numbers in self.strategies.items() if len(numbers) % 2 == 0}
 
     def time_us(self, strategy: str, candidate: str, terms: Sequence[float], near: Near) -> float | None:
         """The predicted time; None where nothing was fitted for the strategy, or other terms, or far smaller ones."""
@@ -215,17 +213,20 @@ class Model:
 
     def of(self, strategy: str, near: Near) -> Callable[[str, Sequence[float]], float | None]:
         """`time_us` of the configurations of one strategy."""
-        coefficients, largest = self._halves.get(strategy, NOTHING)
-        off, own = near.off, bool(near.nearest)
-        alike = None if own else off(strategy, "")  # of all its configurations, where none was measured very near
+        coefficients, limits = self._curves.get(strategy, NOTHING)
+        off, nearest, count = _mean(near.around, strategy), near.nearest, len(coefficients)
+        alike = exp(off)  # all of its configurations that were not measured very near
 
         def time_us(candidate: str, terms: Sequence[float]) -> float | None:
-            if len(coefficients) != len(terms):
+            if len(terms) != count:
                 return None
+            for at, most in limits:
+                if terms[at] > most:
+                    return None
             total: float = sum(map(mul, coefficients, terms))
-            if total <= 0.0 or any(map(gt, terms, largest)):
+            if total <= 0.0:
                 return None
-            return total * exp(off(strategy, candidate) if alike is None else alike)
+            return total * (exp(off + _mean(nearest, candidate)) if nearest else alike)
 
         return time_us
 
@@ -239,13 +240,33 @@ class Model:
         return inf if region is None else region.bound
 
 
-NOTHING: tuple[tuple[float, ...], tuple[float, ...]] = (), ()
+class _Curve(NamedTuple):
+    """What a strategy takes by its terms."""
+
+    coefficients: tuple[float, ...]
+    limits: tuple[tuple[int, float], ...]
+    """Of terms that seemed to cost nothing: which, and the largest of which anything is said."""
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> "_Curve":
+        """From coefficients, then as many of the largest terms."""
+        half = len(numbers) // 2
+        coefficients, largest = tuple(numbers[:half]), numbers[half:]
+        return cls(coefficients, tuple((at, largest[at]) for at in range(half) if not coefficients[at]))
+
+
+NOTHING = _Curve((), ())
 
 FARTHEST, NEAREST = -log(LEAST_WEIGHT) * REACH**2, -log(LEAST_WEIGHT) * SHORT_REACH**2
 """Squares of doublings to the last point that counts, for a strategy and for one of its configurations."""
 
 _FARTHEST = FARTHEST**0.5
 _PER_SQUARE, _PER_SHORT = -1 / REACH**2, -1 / SHORT_REACH**2
+
+
+def _edge(doublings: float) -> int:
+    """Which cell of points a place is in, along one edge."""
+    return int(doublings // _FARTHEST)
 
 
 def place_of(key: TuningKey) -> Place:

@@ -12,6 +12,8 @@ from argparse import ArgumentParser
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
+from itertools import chain
 from math import exp, fsum, log
 from pathlib import Path
 from statistics import quantiles
@@ -24,15 +26,18 @@ from autotopk.candidate import TORCH_TOPK, Candidate, knobs_json
 from autotopk.device import Device
 from autotopk.errors import AutotopkError
 from autotopk.key import TuningKey
-from autotopk.prediction import Model, Near
+from autotopk.prediction import Model, Near, Place, place_of
 from autotopk.runtime import predicting
 from autotopk.tuning import bounds
-from autotopk.tuning.fitting import Fit, Sample, Times, nonnegative, samples_of, times_of
+from autotopk.tuning.fitting import Array, Fit, Sample, Times, nonnegative, samples_of, times_of
 from autotopk.tuning_db.store import Store
-from autotopk.workloads import Workload
+from autotopk.workloads import Workload, spread
 from scripts.sweep import device_in, from_json
 
 FIGURES = Path(__file__).parent.parent / "docs" / "figures"
+
+UNMET = 500
+"""Shapes, drawn as those of the tag `grid`, whose predictions are timed."""
 
 Samples = Sequence[Sample]
 Predict = Callable[[Sample], float]
@@ -177,6 +182,46 @@ def both(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
     return at
 
 
+def gaussian_process(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
+    """Corrected by what Gaussian processes expect there instead: of a strategy, and of a configuration beside it."""
+    model = fit.model(_without(fit, left))
+    measured = defaultdict[str, tuple[list[Place], list[float]]](lambda: ([], []))
+    for point in model.points:
+        for name, residual in chain(point.strategies.items(), point.candidates.items()):
+            measured[name][0].append(point.place)
+            measured[name][1].append(residual)
+
+    @cache
+    def fitted(name: str) -> tuple[Array, Array]:
+        places, residuals = map(np.array, measured[name])
+        return places, np.linalg.solve(_alike(name, places, places) + NOISE * np.eye(len(places)), residuals)
+
+    def at(key: TuningKey) -> Predict:
+        @cache
+        def off(name: str) -> float:
+            places, weights = fitted(name)
+            return float(_alike(name, np.array([place_of(key)]), places)[0] @ weights)
+
+        def predict(sample: Sample) -> float:
+            names = sample.candidate.strategy, str(sample.candidate)
+            return _time(model, sample, Near(())) * exp(fsum(off(name) for name in names if name in measured))
+
+        return predict
+
+    return at
+
+
+NOISE, LONG, SHORT = 0.3, 8.0, 4.0
+"""Of a residual, beside what differs from place to place; doublings to where the residuals of a strategy have nothing
+to do with one another, and those of a configuration. Others are no better."""
+
+
+def _alike(name: str, some: Array, others: Array) -> Array:
+    """Wendland's function of the distance."""
+    near = 1 - np.minimum(bounds.squared_distances(some, others) ** 0.5 / (SHORT if " " in name else LONG), 1.0)
+    return np.asarray(near**4 * (5 - 4 * near))
+
+
 def _time(model: Model, sample: Sample, near: Near) -> float:
     strategy, name = sample.candidate.strategy, str(sample.candidate)
     found = model.time_us(strategy, name, sample.terms, near)
@@ -200,6 +245,7 @@ WAYS: Mapping[str, Callable[[Fit, Samples], Callable[[TuningKey], Predict]]] = {
     "a curve for each candidate": own_curves,
     "coefficients of terms": coefficients_alone,
     "coefficients, corrected around": both,
+    "the same, by Gaussian processes": gaussian_process,
 }
 
 
@@ -263,14 +309,13 @@ def served(times: Times, device: Device, least: int = 40) -> dict[TuningKey, flo
 
 
 def host_us(model: Model, device: Device) -> float:
-    """Microseconds of a prediction in Python, the second time: a mean over the sizes that follow."""
-    sizes = [(rows, cols, k) for rows in (1, 60, 3000) for cols in (100, 3000, 100_000) for k in (5, 60)]
-    problems = [Workload(*one).problem(device.type) for one in sizes]
-    for _ in range(2):
+    """Microseconds of a prediction in Python, of shapes that a process never met after as many others: a mean."""
+    problems = [one.problem(device.type) for one in spread(2 * UNMET, seed=1)]
+    for some in (problems[:UNMET], problems[UNMET:]):
         begun = time.process_time()
-        for problem in problems:
+        for problem in some:
             predicting.proposals(problem, device, model)
-    return (time.process_time() - begun) / len(problems) * 1e6
+    return (time.process_time() - begun) / UNMET * 1e6
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from functools import partial
 from math import inf, isclose
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from autotopk import registry
@@ -20,7 +20,7 @@ from autotopk.workloads import Workload
 RUNGS = 4
 """Of a ladder that are asked for their time: the likeliest."""
 
-SLOW = 2.0
+SLOW = 1.5
 """Strategies whose first rung is predicted to take so many times the least are not asked for the others."""
 
 FAR = 1.25
@@ -90,13 +90,16 @@ def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:
     ]
     for family in asked:
         family.ask(family.ladder[:1], 0.0, found)
+        if not family.known:  # torch's operators have no rungs
+            family.ask(family.strategy.shortlist(problem, device)[:1], COMPILED, found)
     least = min([family.best for family in asked], default=inf)
     for family in asked:
-        if family.best <= SLOW * least or not family.known:
+        if family.best <= SLOW * least:
             family.ask(family.ladder[1:], 0.0, found)
-    least = min([family.best for family in asked], default=inf)
+    asked.sort(key=attrgetter("best"))
     for family in asked:
-        if family.best <= FAR * least or not family.known:  # torch's operators have no rungs
+        least = asked[0].best
+        if family.best <= FAR * least:
             family.ask(family.strategy.shortlist(problem, device), COMPILED, found)
     found.sort(key=itemgetter(0, 1))
     return found

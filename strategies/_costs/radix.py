@@ -12,7 +12,11 @@ from autotopk.strategies._radix.limits import shared_bytes
 
 
 def terms(config: RadixConfig, problem: Problem, device: Device) -> tuple[float, ...]:
-    """A launch, bytes; of a round its latency, its digits, the sort, barriers; of a processor elements and digits."""
+    """A launch, bytes; of a round its latency, its digits, the sort, barriers; of a processor elements and digits.
+
+    Floats are sorted by intervals of keys, most of which are of numbers near 0: where these are among the best, the
+    others are crowded.
+    """
     rows, cols, k, itemsize, capacity = problem.rows, problem.cols, problem.k, problem.itemsize, config.capacity
     blocks, threads, room, together, sorted_, bins, streams, digits = _fixed(config, itemsize, device)
     parts = rows * blocks
@@ -27,6 +31,7 @@ def terms(config: RadixConfig, problem: Problem, device: Device) -> tuple[float,
         stream = reading(everything * itemsize, parts, times)
     else:
         several = times * float(survivors(cols, k, problem.dtype, config.radix_bits) > capacity > 0)
+    crowded = float(2 * k > cols and capacity > 0 and problem.dtype in FLOAT_INF)
     each_inside, each_bins, inside_of_all = each * inside, each * bins, thousand * inside
     return (
         1.0,
@@ -43,6 +48,7 @@ def terms(config: RadixConfig, problem: Problem, device: Device) -> tuple[float,
         each * sorted_,
         each * k,
         each * k if streamed else 0.0,
+        each * k * crowded,
         *((times, each_inside, each_bins, inside_of_all) if digits else NONE),
         *((times, each_inside, inside_of_all) if streams else NONE[:3]),
         each * digits * streamed,

@@ -8,6 +8,9 @@ from autotopk.problem import VECTOR_BYTES, Problem
 from autotopk.strategies._costs import REGISTERS, load, reading, rounds, sorting
 from autotopk.strategies._costs.sampling import cut_of, overflowing
 
+INDEX_BYTES = 8
+"""Of an answer, beside each value."""
+
 
 class Lists(Protocol):
     """Of split_radix."""
@@ -149,24 +152,27 @@ def buckets(config: Held, count: int, shared_bytes: int, problem: Problem, devic
 def steps(
     blocks: int, threads: int, split: bool, counted: tuple[int, int], problem: Problem, device: Device
 ) -> tuple[float, ...]:
-    """Launches that each read a row, or blocks that go over theirs as often: `counted` to select, and to sort."""
+    """Launches that each read a row, or blocks that go over theirs as often: `counted` to select, and to sort.
+
+    Blocks that take one row after another wait for each of their steps once a row.
+    """
     selecting, ordering = counted
     launches = selecting + ordering + 1 if split else 1
     everywhere = problem.rows * blocks if split else min(blocks, problem.rows)
-    times, busy = rounds(everywhere, threads, device), load(everywhere, device)
-    each = problem.cols / blocks if split else problem.cols * -(-problem.rows // everywhere)
-    chosen = problem.k / blocks if split else problem.k * -(-problem.rows // everywhere)
-    bytes_ = problem.rows * problem.cols * problem.itemsize * 1e-6
-    written = problem.rows * problem.k * problem.itemsize * 1e-6
+    turns = 1 if split else -(-problem.rows // everywhere)
+    times, busy = turns * rounds(everywhere, threads, device), turns * load(everywhere, device)
+    parts = blocks if split else 1
+    each, chosen = problem.cols / parts, problem.k / parts
     return (
         1.0,
         launches,
-        bytes_ * (selecting + 1),
-        written * (ordering + 1),
+        problem.rows * problem.cols * problem.itemsize * 1e-6 * (selecting + 1),
+        problem.rows * problem.k * (problem.itemsize + INDEX_BYTES) * 1e-6,
         reading(each * problem.itemsize, everywhere, times) * (selecting + 1),
         times,
         times * selecting,
         times * ordering,
+        float(times * (ordering > 0)),
         times * each / threads,
         times * each / threads * selecting,
         times * chosen / threads * problem.itemsize,

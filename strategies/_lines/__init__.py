@@ -52,14 +52,19 @@ def place_of(config: Any, first: str) -> Place:
     return first_of_all.bit_length(), config.room.bit_length(), config.capacity.bit_length()
 
 
-@lru_cache(1 << 8)
-def _steps(
-    strategy: "LinesStrategy", windows: bool, dtype: str, device: Device
-) -> tuple[tuple[int, int, Place, Any], ...]:
-    """(bytes of the longest row, largest k, place, rung) of what a device has room for at all."""
-    short = Problem.contiguous(1, 1, 1, dtype, device.type)
-    rungs = (rung for rung in strategy.steps(windows) if strategy.valid(rung, short, device))
-    return tuple((rung.room, 4 * rung.capacity // 5, place_of(rung, strategy.nearest_by), rung) for rung in rungs)
+@lru_cache(1 << 10)
+def _nearest(
+    strategy: "LinesStrategy", windows: bool, dtype: str, device: Device, usual: Place
+) -> tuple[tuple[int, int, Any], ...]:
+    """(bytes of the longest row, largest k, rung) of what a device has room for at all, the nearest first."""
+    short, (first, room, capacity) = Problem.contiguous(1, 1, 1, dtype, device.type), usual
+
+    def away(rung: Any) -> int:
+        its_first, its_room, its_capacity = place_of(rung, strategy.nearest_by)
+        return 100 * abs(its_first - first) + abs(its_room - room) + abs(its_capacity - capacity)
+
+    rungs = sorted((rung for rung in strategy.steps(windows) if strategy.valid(rung, short, device)), key=away)
+    return tuple((rung.room, 4 * rung.capacity // 5, rung) for rung in rungs)
 
 
 class LinesStrategy(Strategy):
@@ -89,20 +94,10 @@ class LinesStrategy(Strategy):
         usual = self.usual(problem, device)
         if usual is None:
             return []
-        bytes_, k, (first, room, capacity) = (
-            problem.cols * problem.itemsize,
-            problem.k,
-            place_of(usual, self.nearest_by),
-        )
-        able = [
-            (100 * abs(its_first - first) + abs(its_room - room) + abs(its_capacity - capacity), at, rung)
-            for at, (longest, most, (its_first, its_room, its_capacity), rung) in enumerate(
-                _steps(self, problem.answer == WINDOWS, problem.dtype, device)
-            )
-            if bytes_ <= longest and k <= most
-        ]
-        able.sort()
-        return [rung for _, _, rung in able]
+        place = place_of(usual, self.nearest_by)
+        bytes_, k, windows = problem.cols * problem.itemsize, problem.k, problem.answer == WINDOWS
+        nearest = _nearest(self, windows, problem.dtype, device, place)
+        return [rung for longest, most, rung in nearest if bytes_ <= longest and k <= most]
 
     def rungs(self, arch: int) -> Iterator[CudaSource]:
         """All that the architecture has room for."""

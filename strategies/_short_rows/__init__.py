@@ -31,6 +31,11 @@ def reading_of(lanes: int, problem: Problem) -> Reading:
     return "ragged" if problem.layout.aligned and problem.cols >= 2 * lanes * widest else "single"
 
 
+def width_of(reading: Reading, itemsize: int) -> int:
+    """Elements of a load."""
+    return VECTOR_BYTES // itemsize if reading in ("aligned", "ragged") else 1
+
+
 def reasons_unlaunchable(problem: Problem) -> list[str]:
     """Why none of the kernels can be launched for a problem."""
     return [f"{problem.rows} rows are more than 32 bits count"] if problem.rows >= 1 << 31 else []

@@ -164,7 +164,8 @@ class ClusterLists(LinesStrategy):
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[ClusterListsConfig]:
         """Of clusters that run at once, or the smallest, with lists that are long enough."""
-        able = [one for one in super().ladder(problem, device) if _least(problem.k, one.blocks) <= one.capacity]
+        least = {blocks: _least(problem.k, blocks) for blocks in BLOCKS}
+        able = [one for one in super().ladder(problem, device) if least[one.blocks] <= one.capacity]
         smallest = min((one.blocks for one in able), default=0)
         return [one for one in able if one.blocks == smallest or _at_once(one.blocks, problem, device)]
 

@@ -1,8 +1,8 @@
 """Short rows of floats, sorted lane by lane and merged, in Triton: the fastest for small k."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
 from itertools import product
 from math import sqrt
 from typing import ClassVar, Self
@@ -11,10 +11,18 @@ from autotopk.candidate import Knob
 from autotopk.compilers.triton import TritonSource, reasons_unbuildable
 from autotopk.device import Device
 from autotopk.kernel import KernelSource
-from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, Problem, power_of_two
+from autotopk.problem import ANSWERS, DTYPE_BYTES, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import short_rows as costs
-from autotopk.strategies._short_rows import MERGED_DTYPES, Reading, reading_of, reasons_unlaunchable, reasons_unmerged
+from autotopk.strategies._short_rows import (
+    MERGED_DTYPES,
+    Reading,
+    reading_of,
+    reasons_unlaunchable,
+    reasons_unmerged,
+    width_of,
+)
+from autotopk.strategies.lane_merge.ladder import FLOAT16, FLOAT16_SMALLEST, FLOAT32, FLOAT32_SMALLEST
 from autotopk.strategy import Features, Strategy
 
 MAX_SHARE = 64
@@ -60,22 +68,23 @@ class LaneMergeKernel:
     @classmethod
     def least(cls, config: LaneMergeConfig, problem: Problem) -> Self:
         """The least kernel of a configuration that serves."""
-        one = cls(config, 1, 0, 0, problem.dtype, problem.largest, reading_of(config.lanes, problem))
-        vectors = -(-(problem.cols + one.step - one.longest) // one.step)
+        reading = reading_of(config.lanes, problem)
+        width = width_of(reading, problem.itemsize)
+        step, longest = config.lanes * width, problem.cols + (width - 1 if reading == "ragged" else 0)
         most = power_of_two(max(2, problem.k)) if config.tree else problem.k
-        return replace(one, vectors=vectors, inside=problem.cols // one.step, most=most)
+        return cls(config, -(-longest // step), problem.cols // step, most, problem.dtype, problem.largest, reading)
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Elements of a load."""
-        return VECTOR_BYTES // DTYPE_BYTES[self.dtype] if self.reading in ("aligned", "ragged") else 1
+        return width_of(self.reading, DTYPE_BYTES[self.dtype])
 
-    @property
+    @cached_property
     def step(self) -> int:
         """Elements of a load of all lanes."""
         return self.config.lanes * self.width
 
-    @property
+    @cached_property
     def longest(self) -> int:
         """The longest row."""
         return self.vectors * self.step - (self.width - 1 if self.reading == "ragged" else 0)
@@ -85,7 +94,7 @@ class LaneMergeKernel:
         return (
             problem.k <= self.most
             and self.inside * self.step <= problem.cols <= self.longest
-            and self.config.depth >= min(share(self.config.lanes, problem), least_depth(self.config, problem))
+            and self.config.depth >= min(-(-problem.cols // self.step) * self.width, least_depth(self.config, problem))
         )
 
     def work(self, problem: Problem) -> float:
@@ -170,7 +179,7 @@ class LaneMerge(Strategy):
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
         """What was ever best, or within 3 % of it, in an exhaustive sweep: docs/small_rows.md."""
-        return list(dict.fromkeys(_layouts(problem, device)))
+        return _shortlist(problem, device)
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """Every layout: the kernels of a shape are few, and quickly compiled."""
@@ -194,7 +203,7 @@ class LaneMerge(Strategy):
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
         """Rungs that serve: those no longer than needed in the order of the shortlist, trees first; others by work."""
-        return ordered(_serving(problem), self.shortlist(problem, device), problem.cols)
+        return ordered(_serving(problem).values(), self.shortlist(problem, device), problem.cols)
 
     def rungs(self, arch: int) -> Iterator[KernelSource]:
         """The same for every architecture."""
@@ -214,11 +223,10 @@ class LaneMerge(Strategy):
 
 def _kernel(config: LaneMergeConfig, problem: Problem) -> LaneMergeKernel:
     """What runs: the rung of the configuration, if there is one that serves."""
-    rung = next((rung for rung in _serving(problem) if rung.config == config), None)
-    return rung or LaneMergeKernel.least(config, problem)
+    return _serving(problem).get(config) or LaneMergeKernel.least(config, problem)
 
 
-def ordered(rungs: Sequence[LaneMergeKernel], short: Sequence[LaneMergeConfig], cols: int) -> list[LaneMergeConfig]:
+def ordered(rungs: Iterable[LaneMergeKernel], short: Sequence[LaneMergeConfig], cols: int) -> list[LaneMergeConfig]:
     """Rungs by work in the order of `LaneMerge.ladder`."""
     likely = list(dict.fromkeys((config.lanes, config.tree) for config in short))
 
@@ -241,18 +249,21 @@ def least_depth(config: LaneMergeConfig, problem: Problem) -> float:
 
 def share(lanes: int, problem: Problem) -> int:
     """Elements of a lane."""
-    width = 1 if reading_of(lanes, problem) in ("single", "beside") else VECTOR_BYTES // problem.itemsize
+    width = width_of(reading_of(lanes, problem), problem.itemsize)
     return -(-problem.cols // (lanes * width)) * width
 
 
-def _layouts(problem: Problem, device: Device) -> Iterator[LaneMergeConfig]:
+@lru_cache(64)  # whoever asks about a problem does so several times
+def _shortlist(problem: Problem, device: Device) -> tuple[LaneMergeConfig, ...]:
+    found: list[LaneMergeConfig] = []
     for lanes in _lane_counts(problem, device):
         for warps in (1, 2) if lanes == 32 else (1, 2, 4):
             if warps == 1 or problem.rows * lanes > 32 * device.processors:  # none idle
                 depths = _depths(lanes, problem, tree=False, least=8)[: 1 if problem.k <= 16 else 2]
-                yield from (_config(lanes, warps, depth, False) for depth in depths)
+                found += [_config(lanes, warps, depth, False) for depth in depths]
                 if problem.k <= TREE_K and lanes <= 8:
-                    yield _config(lanes, warps, _depths(lanes, problem, tree=True, least=4)[0], True)
+                    found.append(_config(lanes, warps, _depths(lanes, problem, tree=True, least=4)[0], True))
+    return tuple(dict.fromkeys(found))
 
 
 def _depths(lanes: int, problem: Problem, *, tree: bool, least: int) -> list[int]:
@@ -274,126 +285,25 @@ def _lane_counts(problem: Problem, device: Device) -> list[int]:
     return [*counts, 32] if problem.cols >= 256 else counts
 
 
-Rung = tuple[Reading, int, int, int, bool, int, int, int]
-"""Reading, lanes, warps, depth, tree; vectors, inside, most."""
-_FLOAT32: Sequence[Rung] = (
-    ("aligned", 32, 1, 8, False, 1, 0, 5),
-    ("aligned", 32, 1, 8, False, 1, 0, 8),
-    ("aligned", 32, 1, 8, False, 1, 0, 10),
-    ("aligned", 32, 1, 8, False, 1, 0, 64),
-    ("aligned", 32, 1, 8, False, 2, 1, 8),
-    ("aligned", 32, 1, 8, False, 2, 1, 10),
-    ("aligned", 32, 1, 8, False, 2, 1, 64),
-    ("aligned", 32, 1, 8, False, 4, 3, 10),
-    ("aligned", 32, 1, 8, False, 4, 2, 10),
-    ("aligned", 32, 1, 16, False, 4, 3, 20),
-    ("aligned", 32, 1, 16, False, 4, 2, 31),
-    ("aligned", 32, 1, 16, False, 4, 2, 64),
-    ("aligned", 32, 1, 8, False, 8, 7, 10),
-    ("aligned", 32, 1, 8, False, 8, 4, 10),
-    ("aligned", 32, 1, 8, False, 8, 7, 32),
-    ("aligned", 32, 1, 8, False, 8, 4, 46),
-    ("aligned", 32, 1, 16, False, 8, 4, 64),
-    ("aligned", 32, 1, 8, False, 16, 8, 10),
-    ("aligned", 32, 1, 16, False, 16, 8, 64),
-    ("aligned", 8, 2, 8, False, 2, 1, 8),
-    ("aligned", 8, 2, 8, False, 4, 2, 8),
-    ("aligned", 8, 2, 8, False, 8, 7, 8),
-    ("aligned", 8, 2, 8, False, 8, 4, 8),
-    ("aligned", 8, 2, 8, False, 8, 4, 15),
-    ("aligned", 8, 1, 4, True, 4, 3, 4),
-    ("aligned", 8, 1, 4, True, 4, 1, 4),
-    ("aligned", 4, 1, 8, False, 2, 1, 8),
-    ("aligned", 4, 1, 4, True, 2, 1, 2),
-    ("aligned", 2, 1, 8, False, 2, 1, 8),
-    ("aligned", 2, 1, 8, True, 2, 1, 4),
-    ("aligned", 1, 1, 8, False, 2, 0, 8),
-    ("aligned", 1, 1, 4, True, 2, 0, 2),
-    ("aligned", 1, 1, 8, True, 2, 0, 4),
-    ("ragged", 32, 1, 8, False, 5, 2, 10),
-    ("ragged", 32, 1, 16, False, 5, 2, 64),
-    ("ragged", 32, 1, 8, False, 9, 4, 10),
-    ("ragged", 32, 1, 16, False, 9, 4, 64),
-    ("ragged", 32, 1, 8, False, 17, 8, 10),
-    ("ragged", 32, 1, 16, False, 17, 8, 64),
-    ("ragged", 8, 2, 8, False, 5, 2, 8),
-    ("single", 32, 1, 8, False, 8, 0, 10),
-    ("single", 32, 1, 16, False, 8, 0, 64),
-    ("single", 32, 1, 16, False, 64, 0, 64),
-    ("single", 8, 2, 8, False, 16, 0, 8),
-    ("single", 2, 1, 8, False, 8, 0, 8),
-    ("beside", 8, 2, 8, False, 32, 0, 8),
-    ("beside", 8, 2, 32, False, 32, 0, 64),
-    ("beside", 8, 2, 8, False, 16, 0, 8),
-    ("beside", 4, 1, 8, False, 16, 0, 8),
-    ("beside", 2, 1, 8, False, 16, 0, 8),
-)
-_FLOAT32_SMALLEST: Sequence[Rung] = (
-    ("aligned", 32, 1, 8, False, 1, 0, 64),
-    ("aligned", 32, 1, 16, False, 4, 0, 64),
-    ("aligned", 32, 1, 8, False, 8, 4, 10),
-    ("aligned", 32, 1, 16, False, 16, 0, 64),
-    ("aligned", 8, 2, 8, False, 4, 0, 8),
-    ("aligned", 2, 1, 8, False, 4, 0, 8),
-    ("ragged", 32, 1, 16, False, 17, 2, 64),
-    ("single", 32, 1, 8, False, 8, 0, 10),
-    ("single", 32, 1, 16, False, 64, 0, 64),
-    ("beside", 8, 2, 32, False, 32, 0, 64),
-    ("beside", 8, 2, 8, False, 16, 0, 8),
-)
-_FLOAT16: Sequence[Rung] = (
-    ("aligned", 32, 1, 8, False, 1, 0, 8),
-    ("aligned", 32, 1, 8, False, 1, 0, 64),
-    ("aligned", 32, 1, 8, False, 2, 1, 10),
-    ("aligned", 32, 1, 16, False, 2, 1, 64),
-    ("aligned", 32, 1, 8, False, 4, 2, 10),
-    ("aligned", 32, 1, 16, False, 4, 2, 64),
-    ("aligned", 32, 1, 8, False, 8, 4, 10),
-    ("aligned", 32, 1, 16, False, 8, 4, 64),
-    ("aligned", 8, 1, 8, False, 1, 0, 8),
-    ("aligned", 8, 1, 8, False, 2, 1, 8),
-    ("aligned", 8, 1, 8, False, 4, 3, 8),
-    ("aligned", 8, 1, 8, False, 4, 2, 15),
-    ("aligned", 2, 1, 8, False, 2, 1, 8),
-    ("aligned", 1, 1, 8, False, 1, 0, 8),
-    ("ragged", 32, 1, 8, False, 5, 2, 10),
-    ("ragged", 32, 1, 16, False, 9, 2, 64),
-    ("single", 32, 1, 8, False, 8, 0, 10),
-    ("single", 32, 1, 16, False, 64, 0, 64),
-    ("single", 8, 1, 8, False, 16, 0, 8),
-    ("beside", 8, 2, 8, False, 16, 0, 8),
-    ("beside", 8, 2, 32, False, 32, 0, 64),
-)
-_FLOAT16_SMALLEST: Sequence[Rung] = (
-    ("aligned", 32, 1, 8, False, 1, 0, 64),
-    ("aligned", 32, 1, 16, False, 8, 0, 64),
-    ("aligned", 8, 1, 8, False, 2, 0, 8),
-    ("ragged", 32, 1, 16, False, 9, 2, 64),
-    ("single", 32, 1, 8, False, 8, 0, 10),
-    ("single", 32, 1, 16, False, 64, 0, 64),
-    ("beside", 8, 2, 32, False, 32, 0, 64),
-)
-
-
 @cache
 def kernels(dtype: str, largest: bool) -> tuple[LaneMergeKernel, ...]:
     """The rungs of a dtype and direction."""
     if DTYPE_BYTES[dtype] == 4:
-        rows = _FLOAT32 if largest else _FLOAT32_SMALLEST
+        rows = FLOAT32 if largest else FLOAT32_SMALLEST
     else:
-        rows = _FLOAT16 if largest else _FLOAT16_SMALLEST
+        rows = FLOAT16 if largest else FLOAT16_SMALLEST
     return tuple(LaneMergeKernel(LaneMergeConfig(*row[1:5]), *row[5:], dtype, largest, row[0]) for row in rows)
 
 
 @lru_cache(64)  # whoever asks about a problem does so several times
-def _serving(problem: Problem) -> tuple[LaneMergeKernel, ...]:
-    """The rungs that serve, those of the least work first."""
-    rungs = [
-        rung
-        for rung in kernels(problem.dtype, problem.largest)
-        if rung.reading == reading_of(rung.config.lanes, problem) and rung.serves(problem)
-    ]
-    return tuple(sorted(rungs, key=lambda rung: rung.work(problem)))
+def _serving(problem: Problem) -> dict[LaneMergeConfig, LaneMergeKernel]:
+    """The rungs that serve, those of the least work first; of a configuration the first."""
+    readings = {lanes: reading_of(lanes, problem) for lanes in LANES}
+    rungs = (one for one in kernels(problem.dtype, problem.largest) if one.reading == readings[one.config.lanes])
+    found: dict[LaneMergeConfig, LaneMergeKernel] = {}
+    for rung in sorted((one for one in rungs if one.serves(problem)), key=lambda one: one.work(problem)):
+        found.setdefault(rung.config, rung)
+    return found
 
 
 _config = lru_cache(1 << 10)(LaneMergeConfig)  # a call where nothing was tuned asks for several

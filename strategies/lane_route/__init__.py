@@ -17,6 +17,7 @@ from autotopk.strategies._costs import short_rows as costs
 from autotopk.strategies._routing import DEVICE_CODE, FEATURES
 from autotopk.strategies._short_rows import reading_of, reasons_unlaunchable, reasons_unmerged
 from autotopk.strategies.lane_merge import UNROLLED, LaneMergeConfig, LaneMergeKernel
+from autotopk.strategies.lane_merge.ladder import Rung
 from autotopk.strategy import Strategy
 
 
@@ -122,7 +123,7 @@ def _read_evenly(problem: Problem) -> Problem:
     return replace(problem, layout=replace(problem.layout, aligned=aligned))
 
 
-_FLOAT32: Sequence[lane_merge.Rung] = (
+_FLOAT32: Sequence[Rung] = (
     ("aligned", 32, 1, 8, False, 1, 0, 8),
     ("aligned", 32, 1, 8, False, 2, 1, 8),
     ("aligned", 32, 1, 8, False, 4, 2, 10),
@@ -131,7 +132,7 @@ _FLOAT32: Sequence[lane_merge.Rung] = (
     ("aligned", 8, 1, 4, True, 4, 1, 4),
     ("single", 32, 1, 16, False, 64, 0, 64),
 )
-_FLOAT16: Sequence[lane_merge.Rung] = (
+_FLOAT16: Sequence[Rung] = (
     ("aligned", 32, 1, 8, False, 1, 0, 8),
     ("aligned", 32, 1, 16, False, 8, 0, 64),
     ("aligned", 8, 1, 8, False, 4, 2, 8),

@@ -8,7 +8,7 @@ from typing import ClassVar
 from autotopk.candidate import Knob
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
-from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
+from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_below, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import split
 from autotopk.strategies._lines import DTYPES, OWN_BYTES, LinesStrategy, parameters
@@ -128,7 +128,11 @@ class LoadMaxima(LinesStrategy):
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[LoadMaximaConfig]:
         """The fewest lines for each number of threads and blocks, and lists half more than k or longer."""
-        return _shortlist(problem, device)
+        least, everything = power_of_two(-(-3 * problem.k // 2)), -(-problem.cols * problem.itemsize // 16)
+        if least > CAPACITIES[-1] or everything > BLOCKS[-1] * MOST_LINES:
+            return ()
+        most_blocks = min(power_below(2 * device.processors // problem.rows | 1), BLOCKS[-1])
+        return _shortlist(max(least, 256), power_of_two(everything), most_blocks, problem.itemsize, device)
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """Lists from half more than k on, and clusters of which half run at once."""
@@ -203,21 +207,20 @@ def _source(config: LoadMaximaConfig, kind: str, *, windows: bool) -> CudaSource
     )
 
 
-@lru_cache(64)  # whoever asks about a problem does so several times
-def _shortlist(problem: Problem, device: Device) -> tuple[LoadMaximaConfig, ...]:
-    least = max(power_of_two(-(-3 * problem.k // 2)), 256)
+@lru_cache(1 << 12)  # a call where nothing was tuned meets few of them
+def _shortlist(
+    least: int, everything: int, most_blocks: int, itemsize: int, device: Device
+) -> tuple[LoadMaximaConfig, ...]:
+    """For the least capacity, lines of a row (a power of two), and blocks that may share it."""
     found: list[LoadMaximaConfig] = []
-    everything, itemsize = -(-problem.cols * problem.itemsize // 16), problem.itemsize
-    if least > CAPACITIES[-1] or everything > BLOCKS[-1] * MOST_LINES:
-        return ()
+    sizes = [size for size in (least, 2 * least) if size <= CAPACITIES[-1]]
     for blocks in BLOCKS:
-        if found and problem.rows * blocks > 2 * device.processors:
-            continue
+        if found and blocks > most_blocks:
+            break
         for threads in (256, 512, 1024):
             lines = power_of_two(-(-everything // (blocks * threads)))
-            if lines > LINES[-1] or threads * lines > MOST_LINES:
-                continue
-            found += [_config(blocks, threads, lines, size) for size in (least, 2 * least) if size <= CAPACITIES[-1]]
+            if lines <= LINES[-1] and threads * lines <= MOST_LINES:
+                found += [_config(blocks, threads, lines, size) for size in sizes]
     return tuple([config for config in found if _fits(config, itemsize, device)])
 
 

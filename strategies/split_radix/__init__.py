@@ -176,27 +176,7 @@ class SplitRadix(Strategy):
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[SplitRadixConfig]:
         """Lists that hardly overflow, the nearest first; 512 threads of a row with a processor to itself, else 1024."""
-        wanted = log2(power_of_two(max(4 * problem.k, min(16 * problem.k, 4096))))  # long lists are sampled better
-        threads = 512 if problem.rows >= device.processors else 1024
-        splits = _splits(problem, device)
-        most = most_capacity(problem, device)
-        fitting = [
-            one
-            for one in (WINDOWS_LADDER if problem.answer == WINDOWS else LADDER[_kind_of(problem.dtype)])
-            if 2 * problem.k <= one[1] <= most and problem.k <= MOST_ITEMS * one[0]
-        ]
-        shapes = sorted(
-            fitting,
-            key=lambda one: (
-                (0, one[0] != threads, abs(log2(one[1]) - wanted), -one[1])
-                if overflowing(one[1], splits[0], problem) <= MOST_OVERFLOWING
-                else (1, -one[1])
-            ),
-        )
-        places = sorted(product(enumerate(splits), enumerate(shapes)), key=lambda place: place[0][0] + place[1][0])
-        rungs = [_rung(blocks, *shape) for (_, blocks), (_, shape) in places]
-        alone = [_rung(1, *shape) for shape in shapes]  # fits whatever scratch the others take
-        return [config for config in dict.fromkeys(rungs + alone) if self.valid(config, problem, device)]
+        return _ladder(problem, device)
 
     def rungs(self, arch: int) -> Iterator[CudaSource]:
         """The same of every architecture: GPUs of one differ in shared memory from those of another that it serves."""
@@ -229,6 +209,32 @@ class SplitRadix(Strategy):
                 state if config.blocks > 1 else Scratch("shared_state", Extent(0)),
             ),
         )
+
+
+@lru_cache(64)  # whoever asks about a problem does so several times
+def _ladder(problem: Problem, device: Device) -> tuple[SplitRadixConfig, ...]:
+    wanted = log2(power_of_two(max(4 * problem.k, min(16 * problem.k, 4096))))  # long lists are sampled better
+    threads = 512 if problem.rows >= device.processors else 1024
+    splits = _splits(problem, device)
+    usual, most = splits[0], most_capacity(problem, device)
+    fitting = [
+        one
+        for one in (WINDOWS_LADDER if problem.answer == WINDOWS else LADDER[_kind_of(problem.dtype)])
+        if 2 * problem.k <= one[1] <= most and problem.k <= MOST_ITEMS * one[0]
+    ]
+    shapes = sorted(
+        fitting,
+        key=lambda one: (
+            (0, one[0] != threads, abs(log2(one[1]) - wanted), -one[1])
+            if overflowing(one[1], usual, problem) <= MOST_OVERFLOWING
+            else (1, -one[1])
+        ),
+    )
+    fits = [blocks for blocks in splits if blocks == 1 or strategy.valid(_rung(blocks, *shapes[0]), problem, device)]
+    places = sorted(product(range(len(splits)), range(len(shapes))), key=sum)
+    rungs = [_rung(splits[split], *shapes[shape]) for split, shape in places if splits[split] in fits]
+    alone = [] if 1 in splits else [_rung(1, *shape) for shape in shapes]  # fits whatever scratch the others take
+    return (*rungs, *alone)
 
 
 def _roomy(problem: Problem, blocks: int) -> int:

@@ -61,15 +61,29 @@ def test_points_left_out_are_chosen_for_within_2_percent_of_the_best() -> None:
     assert found.worst <= 1.2
 
 
-def test_points_of_a_whole_tuning_left_out_are_chosen_for_within_3_percent_of_the_best() -> None:
+def test_points_of_a_whole_tuning_left_out_are_chosen_for_within_2_percent_of_the_best() -> None:
     """Of the shapes that a GPU tunes in six minutes, the grid among them: sparse, and of all sizes."""
     found = compare(*tuned(), folds=16)
     ours = found.pop("coefficients, corrected around")
     assert ours.points >= 350
-    assert ours.mean <= 1.03
-    assert ours.most_of_20 <= 1.2
-    assert ours.worst <= 2
-    assert min(one.mean for one in found.values()) > ours.mean
+    assert ours.mean <= 1.02
+    assert ours.most_of_20 <= 1.15
+    assert ours.worst <= 1.9
+    assert min(one.mean for one in found.values()) > ours.mean - 0.003
+
+
+@pytest.mark.parametrize(
+    ("strategy", "most"),
+    [("block_buckets", 0.2), ("lane_merge", 0.15), ("split_radix", 0.2), ("load_maxima", 0.25), ("wide_radix", 0.25)],
+)
+def test_terms_explain_what_a_family_takes(strategy: str, most: float) -> None:
+    """Its own coefficients alone, at all points, of sizes from a few to millions: deviation of the logarithms."""
+    samples = [one for one in samples_of(*tuned())[KIND] if one.candidate.strategy == strategy]
+    model = Fit(samples).model()
+    predicted = [model.time_us(strategy, str(one.candidate), one.terms, Near(())) for one in samples]
+    off = [log(one.time_us / us) for one, us in zip(samples, predicted, strict=True) if us is not None]
+    assert len(off) == len(samples) >= 200
+    assert np.std(off) <= most
 
 
 def test_what_was_tuned_is_written_and_read(tmp_path: Path) -> None:
@@ -91,9 +105,10 @@ def test_what_run_time_proposes_is_near_the_best_of_whole_lattices() -> None:
     assert max(found.values()) <= 1.15
 
 
-def test_what_is_served_is_the_best_way_that_is_known() -> None:
+def test_no_way_that_is_known_is_much_better_than_what_is_served() -> None:
     means = {name: its.mean for name, its in compared().items()}
-    assert min(means, key=lambda name: means[name]) == "coefficients, corrected around"
+    ours = means.pop("coefficients, corrected around")
+    assert min(means.values()) > ours - 0.003
     assert means["the nearest point"] > 1.1
 
 
@@ -114,7 +129,7 @@ def test_a_model_survives_its_rows() -> None:
     assert read.candidates == model.candidates
     assert {cell: pytest.approx(its, rel=1e-4) for cell, its in model.regions.items()} == read.regions
     key = Workload(50, 40000, 300).key
-    assert read.near(key)._around
+    assert read.near(key).around
     for one in predicting.proposals(Workload(50, 40000, 300).problem("cuda"), device, model):
         terms = one.strategy.terms(one.config, Workload(50, 40000, 300).problem("cuda"), device)
         again = read.time_us(one.strategy.name, one.name, terms, read.near(key))
@@ -175,7 +190,7 @@ def test_a_prediction_asks_little() -> None:
         found = predicting.proposals(workload.problem("cuda"), device, model)
         assert len(set(asked[before:])) == len(asked) - before
         assert len({one.name for one in found}) == len(found)
-    assert len(asked) / len(UNSEEN) <= 24
+    assert len(asked) / len(UNSEEN) <= 19
 
 
 def test_points_are_looked_for_where_they_are() -> None:
@@ -184,7 +199,7 @@ def test_points_are_looked_for_where_they_are() -> None:
     for workload in UNSEEN:
         place = place_of(workload.key)
         squares = [sum((a - b) ** 2 for a, b in zip(place, one.place, strict=True)) for one in model.points]
-        assert len(model.near(workload.key)._around) == sum(one < FARTHEST for one in squares)
+        assert len(model.near(workload.key).around) == sum(one < FARTHEST for one in squares)
 
 
 def test_kernels_of_other_sizes_are_told_apart() -> None:
