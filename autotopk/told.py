@@ -14,9 +14,9 @@ TOLD = (
 )
 """The names of parameters beside those of every operation, see windows.cuh."""
 
-OF_LENGTHS, RELATIVE, WIDE_INDICES, ANY_ORDER = 1, 2, 4, 8
-"""Flags: `ends` are lengths; columns are counted from a window's start; indices have 64 bits; answers
-need no order."""
+OF_LENGTHS, RELATIVE, WIDE_INDICES, ANY_ORDER, PLAIN = 1, 2, 4, 8, 16
+"""Flags: `ends` are lengths; columns are counted from a window's start; indices have 64 bits; answers need no order;
+nothing is asked for but a number of 32 bits that a column tells with an addition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,8 @@ def told(x: Tensor, task: Task) -> dict[str, Tensor | int]:
     lengths, starts, table = map(_adjacent, (asked.get("lengths"), asked.get("starts"), asked.get("page_table")))
     ends = _adjacent(asked.get("ends")) if lengths is None else lengths
     batches, pages = (0, 0) if table is None else table.shape
-    flags = OF_LENGTHS * (lengths is not None) + RELATIVE * bool(asked.get("relative", False))
+    plain = task.values is None and task.positions is None and table is None and form.index_dtype is not torch.int64
+    flags = OF_LENGTHS * (lengths is not None) + RELATIVE * bool(asked.get("relative", False)) + PLAIN * plain
     tensors = {
         "values": task.values,
         "indices": task.indices,

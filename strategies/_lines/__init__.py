@@ -18,27 +18,28 @@ DTYPES = frozenset({"float32", "float16", "bfloat16"})
 OWN_BYTES = 1 << 10
 """Shared memory of a block beside what every list has, and a key of each thread: what blocks exchange."""
 
-_POINTERS = ("positions", "starts", "ends", "ks", "selected", "offsets", "page_table", "row_to_batch", "page_starts")
-_GROUPS = ("starts_group", "ends_group", "batch_group")
-_NUMBERS = (*_GROUPS, "height", "width", "compress_ratio", "pages", "batches", "page_bits", "flags")
-_STRIDES = ("table_stride", "fill", "values_stride", "indices_stride", "positions_stride")
-_OF_WINDOWS: dict[str, ParameterKind] = {
-    **dict.fromkeys(_POINTERS, "pointer"),
-    **dict.fromkeys(_NUMBERS, "int32"),
-    **dict.fromkeys(_STRIDES, "int64"),
+_PLAIN: dict[str, ParameterKind] = {
+    **dict.fromkeys(("x", "values", "indices"), "pointer"),
+    "row_stride": "int64",
+    **dict.fromkeys(("cols", "k", "smallest", "signed", "infinity"), "int32"),
 }
-"""What selector.cuh is given beside what all kernels are."""
+_WINDOWS: dict[str, ParameterKind] = {
+    **dict.fromkeys(("x", "ends", "starts", "selected", "ks", "offsets"), "pointer"),
+    "row_stride": "int64",
+    **dict.fromkeys(("cols", "k", "height", "width", "flags", "ends_group", "compress_ratio", "starts_group"), "int32"),
+    **dict.fromkeys(("smallest", "signed", "infinity"), "int32"),
+    "indices": "pointer",
+    "indices_stride": "int64",
+    **dict.fromkeys(("values", "positions", "page_table", "row_to_batch", "page_starts"), "pointer"),
+    **dict.fromkeys(("batch_group", "pages", "batches", "page_bits"), "int32"),
+    **dict.fromkeys(("table_stride", "fill", "values_stride", "positions_stride"), "int64"),
+}
+"""In the order of the signature of selector.cuh."""
 
 
 def parameters(windows: bool) -> tuple[tuple[str, ParameterKind], ...]:
     """Of a kernel of a family, in the order of its signature."""
-    kinds: dict[str, ParameterKind] = {
-        **dict.fromkeys(("x", "values", "indices"), "pointer"),
-        **(_OF_WINDOWS if windows else {}),
-        "row_stride": "int64",
-        **dict.fromkeys(("cols", "k", "smallest", "signed", "infinity"), "int32"),
-    }
-    return tuple(kinds.items())
+    return tuple((_WINDOWS if windows else _PLAIN).items())
 
 
 Place = tuple[int, int, int]

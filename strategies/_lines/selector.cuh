@@ -1,4 +1,5 @@
-// The kernel of a selector, for what a family has:
+// The kernel of a selector, whose first arguments are those that are used first: what a window is made of lies in few lines of
+// the constants' cache. For what a family has:
 //
 // - `answers_alone(row, in_order)`: whether the first block of a cluster answers alone;
 // - `Ahead`: lines that `ask(row)` asks for before the window is known where there are at most `ROWS` rows, so that a window
@@ -9,20 +10,21 @@
 #pragma once
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    KERNEL(const Element* __restrict__ x, Element* values, void* indices, void* positions, const int* __restrict__ starts,
-           const int* __restrict__ ends, const int* __restrict__ ks, const int* __restrict__ selected,
-           const int* __restrict__ offsets, const int* __restrict__ page_table, const int* __restrict__ row_to_batch,
-           const int* __restrict__ page_starts, int starts_group, int ends_group, int batch_group, int height, int width,
-           int compress_ratio, int pages, int batches, int page_bits, int flags, long long table_stride, long long fill,
-           long long values_stride, long long indices_stride, long long positions_stride, long long row_stride, int cols,
-           int k, int smallest, int is_signed, int infinity) {
+    KERNEL(const Element* __restrict__ x, const int* __restrict__ ends, const int* __restrict__ starts,
+           const int* __restrict__ selected, const int* __restrict__ ks, const int* __restrict__ offsets, long long row_stride,
+           int cols, int k, int height, int width, int flags, int ends_group, int compress_ratio, int starts_group, int smallest,
+           int is_signed, int infinity, void* indices, long long indices_stride, Element* values, void* positions,
+           const int* __restrict__ page_table, const int* __restrict__ row_to_batch, const int* __restrict__ page_starts,
+           int batch_group, int pages, int batches, int page_bits, long long table_stride, long long fill,
+           long long values_stride, long long positions_stride) {
   extern __shared__ __align__(16) unsigned char dynamic[];
   __shared__ __align__(16) Counters counters;
   __shared__ __align__(16) Exchange exchange;
   const int answer = blockIdx.x / BLOCKS;
-  const Asked asked = {starts,     ends,      ks,     selected, offsets,        page_table, row_to_batch, page_starts,
-                       starts_group, ends_group, batch_group, height, cols,  width, compress_ratio, pages, batches,
-                       page_bits,  flags,     table_stride, fill};
+  const Asked asked = {starts,     ends,       ks,      selected,       offsets,          page_table,      row_to_batch,
+                       page_starts, starts_group, ends_group, batch_group, height,         cols,             width,
+                       compress_ratio, pages,      batches, page_bits,      flags,            table_stride,    fill,
+                       values,     indices,    positions, values_stride, indices_stride,   positions_stride};
   const bool in_order = !(flags & ANY_ORDER);
   const Order order = order_of(smallest, is_signed, infinity);
   Numbers numbers;
@@ -45,17 +47,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     row = row_of(x + (window.length ? window.row * row_stride + window.begin : 0), window.length, order);
     if (Ahead::ROWS && !answers_alone(row, in_order)) ahead.ask(row);
   }
-  const long long bytes = flags & WIDE_INDICES ? 8 : 4;
-  const Form form = {asked,
-                     answer,
-                     window.begin,
-                     numbers.offset,
-                     row.data(),
-                     row.order,
-                     values ? values + answer * values_stride : nullptr,
-                     static_cast<char*>(indices) + answer * indices_stride * bytes,
-                     positions ? static_cast<char*>(positions) + answer * positions_stride * bytes : nullptr};
-  if (block_of() == BLOCKS - 1) form.pad(window.k);
+  const Form form = {asked, answer, window.begin, numbers.offset, row.data(), row.order};
+  if (window.k < asked.width && block_of() == BLOCKS - 1) form.pad(window.k);
   if (window.k == 0) return;  // all of the cluster
   const bool alone = answers_alone(row, in_order);
   if (BLOCKS > 1 && alone && block_of() > 0) return;

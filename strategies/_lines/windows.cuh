@@ -2,8 +2,9 @@
 #pragma once
 #include "lines.cuh"
 
-// Flags: ends are lengths, columns are counted from a window's start, indices have 64 bits, answers need no order.
-enum { OF_LENGTHS = 1, RELATIVE = 2, WIDE_INDICES = 4, ANY_ORDER = 8 };
+// Flags: ends are lengths, columns are counted from a window's start, indices have 64 bits, answers need no order, nothing is asked
+// for but a number of 32 bits that a column tells with an addition.
+enum { OF_LENGTHS = 1, RELATIVE = 2, WIDE_INDICES = 4, ANY_ORDER = 8, PLAIN = 16 };
 
 // Pointers are null where nothing is given; a group shares a number.
 struct Asked {
@@ -13,6 +14,9 @@ struct Asked {
   int width;         // of the answers
   int compress_ratio, pages, batches, page_bits, flags;  // pages of 2^page_bits slots
   long long table_stride, fill;
+  Element* values;  // of all answers, as indices and positions
+  void *indices, *positions;
+  long long values_stride, indices_stride, positions_stride;  // of numbers
 };
 
 // What is told of one answer: all of it is asked for before any of it is looked at.
@@ -77,11 +81,15 @@ struct Slots {
   unsigned added;
 
   __device__ __forceinline__ void put(unsigned rank, Key, unsigned column) const {
-    *reinterpret_cast<unsigned*>(places + ((unsigned long long)rank << place_bits)) = column + added;
+    *at(rank) = column + added;
+  }
+  __device__ __forceinline__ unsigned* at(unsigned rank) const {
+    return reinterpret_cast<unsigned*>(places + ((unsigned long long)rank << place_bits));
   }
 };
 
-// The form of one answer: indices, and positions and values where they are asked for.
+// The form of one answer: indices, and positions and values where they are asked for. Little of it is worked out before it is
+// needed: most answers are plain.
 struct Form {
   const Asked& asked;
   int answer;
@@ -89,20 +97,22 @@ struct Form {
   int offset;
   const Element* data;
   Order order;
-  Element* values;
-  void *indices, *positions;
 
-  // Whether nothing is asked for but a number of 32 bits that a column tells with an addition.
-  __device__ __forceinline__ bool plain() const {
-    return !values && !positions && !asked.page_table && !(asked.flags & WIDE_INDICES);
-  }
+  __device__ __forceinline__ bool plain() const { return asked.flags & PLAIN; }
 
   __device__ __forceinline__ long long added() const {
     return (asked.flags & RELATIVE ? 0ll : begin) + offset;
   }
 
+  __device__ __forceinline__ void* of_answer(void* all, long long stride) const {
+    return static_cast<char*>(all) + answer * stride * (asked.flags & WIDE_INDICES ? 8 : 4);
+  }
+  __device__ __forceinline__ void* indices() const { return of_answer(asked.indices, asked.indices_stride); }
+  __device__ __forceinline__ void* positions() const { return of_answer(asked.positions, asked.positions_stride); }
+  __device__ __forceinline__ Element* values() const { return asked.values + answer * asked.values_stride; }
+
   __device__ __forceinline__ Slots slots() const {
-    return {static_cast<char*>(indices), asked.flags & WIDE_INDICES ? 3 : 2, plain() ? unsigned(added()) : 0u};
+    return {static_cast<char*>(indices()), asked.flags & WIDE_INDICES ? 3 : 2, plain() ? unsigned(added()) : 0u};
   }
 
   __device__ __forceinline__ void tell(void* to, unsigned rank, long long index) const {
@@ -138,21 +148,20 @@ struct Form {
     const unsigned step = alone ? THREADS : BLOCKS * THREADS;
 #pragma unroll 1
     for (unsigned rank = (alone ? 0 : block_of() * THREADS) + threadIdx.x; rank < count; rank += step) {
-      const unsigned column = *reinterpret_cast<const unsigned*>(columns.places + ((unsigned long long)rank << columns.place_bits));
-      tell(indices, rank, asked.page_table ? slot_of(column, its) : column + added());
-      if (positions) tell(positions, rank, column);
-      if (values) values[rank] = data[column];
+      const unsigned column = *columns.at(rank);
+      tell(columns.places, rank, asked.page_table ? slot_of(column, its) : column + added());
+      if (asked.positions) tell(positions(), rank, column);
+      if (asked.values) values()[rank] = data[column];
     }
   }
 
   // Behind the last, with the worst value; each by some thread of the block.
   __device__ __forceinline__ void pad(unsigned from) const {
-    const Element worst = FLOAT ? Element(infinity_of(order) | (order.turn ? 0 : SIGN)) : element_of(0, order);
 #pragma unroll 1
     for (unsigned rank = from + threadIdx.x; rank < asked.width; rank += THREADS) {
-      tell(indices, rank, asked.fill);
-      if (positions) tell(positions, rank, asked.fill);
-      if (values) values[rank] = worst;
+      tell(indices(), rank, asked.fill);
+      if (asked.positions) tell(positions(), rank, asked.fill);
+      if (asked.values) values()[rank] = FLOAT ? Element(infinity_of(order) | (order.turn ? 0 : SIGN)) : element_of(0, order);
     }
   }
 };
