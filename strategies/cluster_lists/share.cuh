@@ -3,7 +3,8 @@
 #pragma once
 #include "order.cuh"
 
-constexpr unsigned MOST_OF_INTERVAL = 128;  // entries above which ranking within it takes too long
+// Entries above which ranking within an interval takes longer than other intervals do, and longer than anything else.
+constexpr unsigned MOST_OF_INTERVAL = 128, MOST_AMID_TIES = 512;
 
 struct Share {
   unsigned first, end;  // ranks
@@ -18,6 +19,29 @@ template <class Blocks> __device__ __forceinline__ Share share_of(unsigned k) {
 __device__ __forceinline__ unsigned packed(unsigned interval, unsigned place) { return interval << 16 | place; }
 static_assert(INTERVALS <= 1 << 16 && CAPACITY < 1 << 16, "intervals and places share a word");
 
+// Intervals for crowds of equal keys: the entries of the largest key and of the least are told apart by their columns.
+struct AmidTies {
+  static constexpr unsigned QUARTER = INTERVALS / 4;  // for each of the two; the others are of the keys between
+
+  Key most, least;
+  int most_shift, least_shift;  // of columns
+  Even between;
+
+  __device__ __forceinline__ bool of_columns() const { return true; }
+
+  __device__ __forceinline__ unsigned interval(Key key, unsigned column) const {
+    if (key == most) return column >> most_shift;
+    if (key == least) return INTERVALS - QUARTER + (column >> least_shift);
+    return QUARTER + between.interval(key, column) / 2;
+  }
+};
+
+// `second` is the largest key but one; `cols` is above all columns of entries, and `tied_cols` above those of the least.
+__device__ __forceinline__ AmidTies amid_ties(Key most, Key second, Key least, unsigned cols, unsigned tied_cols, Order order) {
+  constexpr int BITS = INTERVAL_BITS - 2;
+  return {most, least, max(bits_of(cols - 1) - BITS, 0), max(bits_of(tied_cols - 1) - BITS, 0), even_between(second, least, cols, order)};
+}
+
 // Of the intervals that have the ranks of a share.
 struct Places {
   unsigned first, last;  // intervals
@@ -27,7 +51,7 @@ struct Places {
 };
 
 // Counts to the numbers of entries in better intervals. Has two barriers, and ends with one.
-__device__ __forceinline__ Places add_up(const List& list, Share share) {
+__device__ __forceinline__ Places add_up(const List& list, Share share, unsigned most = MOST_OF_INTERVAL) {
   Counts* own = reinterpret_cast<Counts*>(list.intervals) + threadIdx.x;
   const bool has = threadIdx.x * OWN < INTERVALS;
   Counts counts = {};
@@ -45,7 +69,7 @@ __device__ __forceinline__ Places add_up(const List& list, Share share) {
 #pragma unroll
   for (int i = 0; i < OWN; i++) {
     const unsigned count = counts.each[i], behind = before + count;
-    crowd |= count > MOST_OF_INTERVAL && before < share.end && behind > share.first;
+    crowd |= count > most && before < share.end && behind > share.first;
     if (before <= share.first && share.first < behind) list.counters->crossing[0] = packed(threadIdx.x * OWN + i, before);
     if (before < share.end && share.end <= behind) list.counters->crossing[1] = packed(threadIdx.x * OWN + i, behind);
     counts.each[i] = before;
@@ -59,12 +83,12 @@ __device__ __forceinline__ Places add_up(const List& list, Share share) {
 
 // Call `put(rank, key, column)` for the ranks of the share, each by some thread: of entries that are in their places, with
 // numbers where intervals end.
-template <class Put>
-__device__ __forceinline__ void rank_places(const List& list, Share share, Places places, Even even, Put put) {
+template <class Intervals, class Put>
+__device__ __forceinline__ void rank_places(const List& list, Share share, Places places, Intervals by, Put put) {
 #pragma unroll 1
   for (unsigned at = places.begin + threadIdx.x; at < places.end; at += THREADS) {
     const Key key = list.keys[at];
-    const unsigned column = list.columns[at], interval = even.interval(key, column), end = list.intervals[interval];
+    const unsigned column = list.columns[at], interval = by.interval(key, column), end = list.intervals[interval];
     unsigned rank = interval ? max(list.intervals[interval - 1], places.begin) : 0;
 #pragma unroll 1
     for (unsigned first = rank; first < end; first += 4) {

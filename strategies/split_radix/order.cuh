@@ -49,6 +49,8 @@ struct Even {
   float scale;       // intervals of a number, or 0 where they are of keys
   Order order;
 
+  __device__ __forceinline__ bool of_columns() const { return own > 0; }
+
   __device__ __forceinline__ unsigned interval(Key key, unsigned column) const {
     if (key > most) return 0;
 #if BOTH_SIGNS
