@@ -200,7 +200,7 @@ def _source(config: ClusterListsConfig, kind: str, *, windows: bool) -> CudaSour
         "ITEMS": max(1, min(MOST_ITEMS, config.capacity // config.threads)),
         "LISTED": _listed(config, windows=windows),
         **({"HELD": min(config.lines, MOST_ALONE)} if windows else {}),
-        "RESIDENT": config.resident + (config.threads == 256 and element_bytes == 4),  # so many would run without the rare paths
+        "RESIDENT": config.resident + (config.threads == 256 and element_bytes == 4),  # as without the rare paths
     }
     return CudaSource(
         file=f"autotopk.strategies.cluster_lists/{'selector' if windows else 'lists'}.cu",
