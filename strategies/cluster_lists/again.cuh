@@ -8,9 +8,9 @@ template <class Blocks> __device__ __forceinline__ Cut list_again(const Row& row
   clear_entries(room);
   clear_intervals(room.list);
   Blocks::arrive();  // before others send
-  const Extent extent = extent_of<Blocks>(row, room.exchange);
+  const Extent extent = extent_of(row, lines_again<Blocks>(row), room.exchange);
   Cut cut = {extent.least, 0};  // which at least one of every line reaches
-  const unsigned own = list_fitting<Blocks>(row, k, room, &room.exchange.lines[2], extent.most, cut);
+  const unsigned own = list_fitting<Blocks>(row, k, room, &room.exchange.lines[2], extent.most, SEGMENT<Blocks>, cut);
   Blocks::wait();
   send_entries<Blocks>(room, own);
   tell_cut<Blocks>(room, cut, extent.most);
@@ -30,7 +30,7 @@ template <class Blocks>
 __device__ __forceinline__ unsigned list_reaching(const Row& row, const Room& room, Key cut, unsigned round) {
   const unsigned turn = round % 3;
   unsigned own = 0;
-  visit_elements_again<Blocks>(row, [&](Key key, unsigned) { own += key >= cut; });
+  visit_elements(row, lines_again<Blocks>(row), [&](Key key, unsigned) { own += key >= cut; });
   own = __reduce_add_sync(~0u, own);
   if (lane_of() == 0) atomicAdd(&room.exchange.found[turn], own);
   __syncthreads();
@@ -43,7 +43,7 @@ __device__ __forceinline__ unsigned list_reaching(const Row& row, const Room& ro
     total += room.told.counts[round % 2][block];
   }
   if (total <= CAPACITY)
-    store_again<Blocks>(row, {cut, 0}, before, &room.exchange.lines[turn], [&](unsigned at, Key key, unsigned column) {
+    store_elements(row, lines_again<Blocks>(row), {cut, 0}, before, &room.exchange.lines[turn], [&](unsigned at, Key key, unsigned column) {
 #pragma unroll 1
       for (unsigned block = 0; block < Blocks::COUNT; block++)
         *Blocks::of(room.list.keys + at, block) = key, *Blocks::of(room.list.columns + at, block) = column;

@@ -1,6 +1,7 @@
 // Lists of the blocks of a cluster: every block lists what reaches a cut of its own and sends it to all others.
 #pragma once
-#include "fitting.cuh"
+#include "holding.cuh"
+#include "share.cuh"
 
 template <class Blocks> constexpr unsigned SEGMENT = CAPACITY / Blocks::COUNT;  // of entries, for each block
 // Lines that a thread takes elements from.
@@ -163,27 +164,13 @@ __device__ __forceinline__ void count_entries(const Room& room, const Key (&keys
   }
 }
 
-// The largest of all threads' keys; warps tell each other at `keys`. Has a barrier.
-__device__ __forceinline__ Key largest_of_block(Key* keys, Key key) {
-  key = largest_of_lanes(key);
-  if (lane_of() == 0) keys[warp_of()] = key;
-  __syncthreads();
-  return largest_of_lanes(keys[lane_of() % WARPS]);
-}
-
 // Intervals of the entries that reach a cut where they crowd in even ones. Has barriers.
 __device__ __forceinline__ AmidTies crowded_intervals(const Room& room, const Key (&keys)[ITEMS], Cut cut, const Row& row) {
-  Key most = 0, second = 0, least_turned = 0;
+  return amid_ties_of(*room.list.counters, row.cols, row.order, [&](auto entry) {
 #pragma unroll
-  for (int i = 0; i < ITEMS; i++)
-    if (keys[i] >= cut.key) most = max(most, keys[i]), least_turned = max(least_turned, Key(~keys[i]));
-  most = largest_of_block(room.exchange.tops, most);
-  const Key least = ~largest_of_block(room.exchange.guesses, least_turned);
-#pragma unroll
-  for (int i = 0; i < ITEMS; i++)
-    if (keys[i] >= cut.key && keys[i] < most) second = max(second, keys[i]);
-  second = largest_of_block(room.exchange.maxima[0], second);
-  return amid_ties(most, second, least, row.cols, cut.place && least == cut.key ? ~cut.place + 1 : row.cols, row.order);
+    for (int i = 0; i < ITEMS; i++)
+      if (keys[i] >= cut.key) entry(keys[i], room.columns[place_of(i)]);
+  });
 }
 
 // Put entries of the intervals that have the share's ranks in places, and call `put(rank, key, column)` for these ranks.
@@ -216,15 +203,27 @@ __device__ __forceinline__ unsigned bring_together(const Room& room, const Key (
   return room.list.counters->count;
 }
 
-// List the best of the block's elements, as many as there is room for or some fewer, and tell the cut that they reach; few are
-// looked at that do not reach `cut`. Counts at `count`, which is 0; intervals are clear.
+// List the best of the block's elements, as many as there is room for or some fewer, and tell the cut that they reach; of about
+// `likely` that reach `cut`. Counts at `count`, which is 0; intervals are clear.
 template <class Blocks>
-__device__ __forceinline__ unsigned list_fitting(const Row& row, unsigned k, const Room& room, unsigned* count, Key top, Cut& cut) {
+__device__ __forceinline__ unsigned list_fitting(const Row& row, unsigned k, const Room& room, unsigned* count, Key top, unsigned likely,
+                                                 Cut& cut) {
   constexpr unsigned SPACE = SEGMENT<Blocks>, MOST = SPACE - SPACE / 8;
-  cut = cut_to_fit<Blocks>(row, room.list, cut.key, top, k <= SPACE ? max(k, MOST) : MOST, SPACE);
+  const Again again = lines_again<Blocks>(row);
+  const List& list = room.list;
+  cut = cut_to_fit(cut.key, top, row.cols, likely, k <= SPACE ? max(k, MOST) : MOST, SPACE, [&](Fitting fitting, unsigned left) {
+    visit_elements(row, again, [&](Key key, unsigned column) {
+      if (fitting.counts(key, column)) atomicAdd(&list.intervals[fitting.interval(key, column)], 1u);
+    });
+    __syncthreads();
+    const Places places = add_up(list, {left, left});
+    clear_intervals(list);
+    __syncthreads();
+    return Fits{places.first, places.begin, places.total};
+  });
   Key* keys = room.keys + Blocks::own() * SPACE;
   unsigned* columns = room.columns + Blocks::own() * SPACE;
-  store_again<Blocks>(row, cut, 0, count, [&](unsigned slot, Key key, unsigned column) { keys[slot] = key, columns[slot] = column; });
+  store_elements(row, again, cut, 0, count, [&](unsigned slot, Key key, unsigned column) { keys[slot] = key, columns[slot] = column; });
   __syncthreads();
 #pragma unroll 1
   for (unsigned slot = *count + threadIdx.x; slot < SPACE; slot += THREADS) keys[slot] = 0;  // of the list that ran over

@@ -4,7 +4,7 @@
 // Lines are dealt out to the blocks by turns, 128 bytes each, so that what is concentrated somewhere in a row, as the best of one
 // in order are, is all blocks' alike.
 #pragma once
-#include "ties.cuh"
+#include "fitting.cuh"
 
 // The blocks of a cluster that share a row.
 struct Together {
@@ -89,13 +89,6 @@ template <class Blocks> __device__ __forceinline__ unsigned spread_of(unsigned w
   return spread;
 }
 
-// Reserve `own` of what is counted at `count`. Returns the first.
-__device__ __forceinline__ unsigned reserve_from(unsigned* count, unsigned own) {
-  unsigned all, start = 0, upto = scan_lanes(own, all);
-  if (lane_of() == 0 && all) start = atomicAdd(count, all);
-  return __shfl_sync(~0u, start, 0) + upto - own;
-}
-
 // What the cut of a block is to be: of the threads' maxima one that as many reach as if the block had its part of the wanted and
 // four deviations more.
 struct Aim {
@@ -146,60 +139,7 @@ __device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchang
   return guess;
 }
 
-constexpr int AGAIN = LINES < 2 ? LINES : 2;  // lines of a thread that are read again at once
-
-// Call `visit(bits, lines, inside)` for the lines of the block, AGAIN of a thread at once, by whole warps; no elements are inside
-// where there is no line. Nothing is held, since to hold lines any longer costs registers where nobody reads again.
-template <class Blocks, class Visit> __device__ __forceinline__ void visit_again(const Row& row, Visit visit) {
-  constexpr int HOLDS = Blocks::HOLDS < AGAIN ? AGAIN : Blocks::HOLDS;
-  const unsigned first = first_line<Blocks>(row, Blocks::own());
-#pragma unroll 1
-  for (int number = 0; number <= HOLDS; number += AGAIN) {
-    uint4 bits[AGAIN];
-    unsigned lines[AGAIN], inside[AGAIN];
-#pragma unroll
-    for (int i = 0; i < AGAIN; i++) {
-      lines[i] = number < HOLDS ? first + (number + i) * STRIDE<Blocks> : ~0u;
-      inside[i] = row.whole(lines[i]) ? EVERY : 0;
-      bits[i] = inside[i] ? __ldg(row.lines + lines[i]) : make_uint4(0, 0, 0, 0);
-    }
-    if (number == HOLDS && (lines[0] = line_in_part<Blocks>(row)) != ~0u) bits[0] = row.part(lines[0], inside[0]);
-    visit(bits, lines, inside);
-  }
-}
-
-// The same for elements: `visit(key, column)`, not by whole warps.
-template <class Blocks, class Visit> __device__ __forceinline__ void visit_elements_again(const Row& row, Visit visit) {
-  visit_again<Blocks>(row, [&](const uint4* bits, const unsigned* lines, const unsigned* inside) {
-#pragma unroll
-    for (int i = 0; i < AGAIN; i++) {
-#pragma unroll
-      for (int e = 0; e < VECTOR; e++)
-        if (inside[i] >> e & 1) visit(equal_key(element(bits[i], e), row.order), row.column(lines[i], e));
-    }
-  });
-}
-
-// Call `store(slot, key, column)` for those that a cut chooses, by slots from `first` on, counted at `count`.
-template <class Blocks, class Store>
-__device__ __forceinline__ void store_again(const Row& row, Cut cut, unsigned first, unsigned* count, Store store) {
-  visit_again<Blocks>(row, [&](const uint4* bits, const unsigned* lines, const unsigned* inside) {
-    unsigned stays[AGAIN], own = 0;
-#pragma unroll
-    for (int i = 0; i < AGAIN; i++) {
-      stays[i] = 0;
-#pragma unroll
-      for (int e = 0; e < VECTOR; e++)
-        stays[i] |= unsigned(chosen(equal_key(element(bits[i], e), row.order), row.column(lines[i], e), cut)) << e;
-      stays[i] &= inside[i];
-      own += __popc(stays[i]);
-    }
-    unsigned slot = first + reserve_from(count, own);
-#pragma unroll
-    for (int i = 0; i < AGAIN; i++) {
-#pragma unroll
-      for (int e = 0; e < VECTOR; e++)
-        if (stays[i] >> e & 1) store(slot++, equal_key(element(bits[i], e), row.order), row.column(lines[i], e));
-    }
-  });
+// The lines of a thread, to be read again: to hold them any longer would cost registers where nobody does.
+template <class Blocks> __device__ __forceinline__ Again lines_again(const Row& row) {
+  return {first_line<Blocks>(row, Blocks::own()), STRIDE<Blocks>, row.end, line_in_part<Blocks>(row)};
 }

@@ -25,8 +25,8 @@ __device__ __forceinline__ void select_gathered(const Row& row, Holding<Blocks>&
   __syncthreads();
   unsigned own = listed <= LISTED ? *found : ~0u;
   if (own > SEGMENT<Blocks>) {
-    top = extent_of<Blocks>(row, room.exchange).most;
-    own = list_fitting<Blocks>(row, k, room, &room.exchange.lines[1], top, cut);
+    top = extent_of(row, lines_again<Blocks>(row), room.exchange).most;
+    own = list_fitting<Blocks>(row, k, room, &room.exchange.lines[1], top, max(listed, *found), cut);
   }
   Blocks::wait();
   send_entries<Blocks>(room, own);
