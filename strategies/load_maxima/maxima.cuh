@@ -177,8 +177,8 @@ __device__ __forceinline__ void select_best(const Row& row, unsigned k, bool sma
     Held held = hold(memory.list, count);
     const Even even = cut.key > 1 ? even_between(top, cut.key, cut.place && top == cut.key ? ~cut.place + 1 : row.cols, row.order)
                               : even_intervals(memory.list, held, count, row.cols, row.order);
-    rank_held(memory.list, held, count, k, even,
-              [&](unsigned rank, Key key, unsigned column) { answers.put(rank, key, column); });
+    rank_held<true>(memory.list, held, count, k, even,
+                    [&](unsigned rank, Key key, unsigned column) { answers.put(rank, key, column); });
   }
   cluster_wait();
 }

@@ -286,24 +286,26 @@ __device__ __forceinline__ void rank_intervals(const List& list, const Held& hel
 
 // Call `put(rank, key, column)` for the best `want` of the list's `count` entries, which threads hold as well, each by some
 // thread. Counts of intervals must be clear. Changes the order of the list and its counters. Begins and ends without a
-// barrier.
-template <class Put>
+// barrier. With TIES crowds of equal keys are thought of first.
+template <bool TIES = false, class Put>
 __device__ __forceinline__ void rank_held(const List& list, Held& held, unsigned count, unsigned want, Even even, Put put) {
   if (!count_intervals(list, held, count, want, even)) {
     rank_intervals(list, held, count, want, even, put);
     return;
   }
   clear_intervals(list);
-  const AmidTies amid = amid_ties_of(*list.counters, 1u << 31, even.order, [&](auto entry) {
+  if constexpr (TIES) {
+    const AmidTies amid = amid_ties_of(*list.counters, 1u << 31, even.order, [&](auto entry) {
 #pragma unroll
-    for (int i = 0; i < ITEMS; i++)
-      if (i * THREADS + threadIdx.x < count) entry(held.keys[i], held.columns[i]);
-  });
-  if (!count_intervals(list, held, count, want, amid)) {
-    rank_intervals(list, held, count, want, amid, put);
-    return;
+      for (int i = 0; i < ITEMS; i++)
+        if (i * THREADS + threadIdx.x < count) entry(held.keys[i], held.columns[i]);
+    });
+    if (!count_intervals(list, held, count, want, amid)) {
+      rank_intervals(list, held, count, want, amid, put);
+      return;
+    }
+    clear_intervals(list);
   }
-  clear_intervals(list);
   const Split split = split_intervals(list, count);
   count_intervals(list, held, count, want, split);
   rank_intervals(list, held, count, want, split, put);
