@@ -204,10 +204,11 @@ __device__ __forceinline__ void put_word(const Answers& answers, unsigned rank, 
   answers.put(rank, key == SIGN - 1 ? SIGN : key, column_of(entry));
 }
 
-// Call `answers.put(rank, key, column)` for the best `want` of the first `count` entries, each by some thread.
+// Call `answers.put(rank, key, column)` for the best `want` of the first `count` entries, each by some thread; not for those of
+// buckets of more than `most`.
 template <class BucketOf, class Answers>
-__device__ __forceinline__ void rank_entries(const Room& room, unsigned count, unsigned want, bool in_order, BucketOf bucket_of,
-                                             const Answers& answers) {
+__device__ __forceinline__ void rank_entries(const Room& room, unsigned count, unsigned want, bool in_order, unsigned most,
+                                             BucketOf bucket_of, const Answers& answers) {
 #pragma unroll 1
   for (unsigned at = threadIdx.x; at < count; at += THREADS) {
     const Entry entry = room.entries[at];
@@ -217,6 +218,7 @@ __device__ __forceinline__ void rank_entries(const Room& room, unsigned count, u
       const unsigned bucket = bucket_of(word), end = room.counts[bucket];
       rank = bucket ? room.counts[bucket - 1] : 0;
       if (rank >= want) break;
+      if (end - rank > most) continue;
 #pragma unroll 1
       for (unsigned first = rank; first < end; first += 4) {
 #pragma unroll
@@ -226,6 +228,86 @@ __device__ __forceinline__ void rank_entries(const Room& room, unsigned count, u
     }
     if (rank < want) put_word(answers, rank, entry);
   }
+}
+
+// A map of columns, a bit each, in counters that are of no other use here.
+constexpr unsigned MAP = (THREADS * ELEMENTS + EDGES + 31) / 32, MAP_OF_LANE = (MAP + 31) / 32;  // words
+constexpr unsigned MAP_END = 32 * MAP_OF_LANE, MOST_CROWDS = CAPACITY / CROWD + 1;
+constexpr bool HAS_MAP = MAP_END + 33 + MOST_CROWDS <= 3 * BINS;
+constexpr unsigned MOST_KEYS = 8;  // of all crowds; to sort them takes no longer than more
+
+// Call `answers.put(rank, key, column)` for the best `want` of entries [begin, end), key by key, and for those of a key by columns.
+// Counts keys, and returns whether there are few. Begins and ends with a barrier.
+template <class Answers>
+__device__ __forceinline__ bool rank_crowd(const Room& room, unsigned begin, unsigned end, unsigned want, unsigned& keys,
+                                           const Answers& answers) {
+  unsigned *map = room.counters.bins[0], *before = map + MAP_END;  // `before`: in the words of lanes before, and in all
+  Key limit = ONES;
+#pragma unroll 1
+  for (unsigned rank = begin; rank < min(end, want); rank += before[32], limit--) {
+    if (keys++ == MOST_KEYS) return false;
+    __syncthreads();
+    Key key = 0;
+#pragma unroll 1
+    for (unsigned at = begin + threadIdx.x; at < end; at += THREADS) {
+      const Key its = key_of_word(word_of(room.entries[at]));
+      if (its <= limit) key = max(key, its);
+    }
+    key = largest_of_lanes(key);
+    if (lane_of() == 0) room.counters.keys[0][warp_of()] = key;
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < MAP_END; i += THREADS) map[i] = 0;
+    __syncthreads();
+    limit = largest_of_lanes(unsigned(room.counters.keys[0][lane_of() < WARPS ? lane_of() : 0]));
+#pragma unroll 1
+    for (unsigned at = begin + threadIdx.x; at < end; at += THREADS) {
+      const Entry entry = room.entries[at];
+      if (key_of_word(word_of(entry)) == limit) atomicOr(&map[column_of(entry) / 32], 1u << column_of(entry) % 32);
+    }
+    __syncthreads();
+    if (warp_of() == 0) {
+      unsigned own = 0, all;
+#pragma unroll
+      for (unsigned i = 0; i < MAP_OF_LANE; i++) own += __popc(map[lane_of() * MAP_OF_LANE + i]);
+      before[lane_of()] = scan_lanes(own, all) - own;
+      if (lane_of() == 0) before[32] = all;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned at = begin + threadIdx.x; at < end; at += THREADS) {
+      const Entry entry = room.entries[at];
+      if (key_of_word(word_of(entry)) != limit) continue;
+      const unsigned column = column_of(entry), word = column / 32, lane = word / MAP_OF_LANE;
+      unsigned its = rank + before[lane] + __popc(map[word] & ((1u << column % 32) - 1));
+      for (unsigned other = lane * MAP_OF_LANE; other < word; other++) its += __popc(map[other]);
+      if (its < want) put_word(answers, its, entry);
+    }
+  }
+  __syncthreads();
+  return true;
+}
+
+// The same for all buckets that crowd. Begins and ends with a barrier.
+template <int COUNT, class Answers>
+__device__ __forceinline__ bool rank_crowds(const Room& room, unsigned want, const Answers& answers) {
+  unsigned* crowds = room.counters.bins[0] + MAP_END + 33;
+  __syncthreads();
+#pragma unroll 1
+  for (unsigned bucket = threadIdx.x; bucket < COUNT; bucket += THREADS) {
+    const unsigned begin = bucket ? room.counts[bucket - 1] : 0;
+    if (begin < want && room.counts[bucket] - begin > CROWD) crowds[atomicAdd(&room.counters.count, 1u)] = bucket;
+  }
+  __syncthreads();
+  unsigned keys = 0;
+  const unsigned count = room.counters.count;
+  bool few = true;
+#pragma unroll 1
+  for (unsigned i = 0; i < count && few; i++)
+    few = rank_crowd(room, crowds[i] ? room.counts[crowds[i] - 1] : 0, room.counts[crowds[i]], want, keys, answers);
+  __syncthreads();
+  if (threadIdx.x == 0) room.counters.count = 0;
+  __syncthreads();
+  return few;
 }
 
 // Where this thread's are, if every thread has so many. Has a barrier.
@@ -275,7 +357,7 @@ __device__ __forceinline__ void select_held(const Row& row, unsigned k, bool sma
   const Word most = least_word(guess.top) | COLUMNS;
   Word least = least_word(guess.cut), top = most, below = 0;
   bool numbers = IN_ORDER && (guess.cut == 0 || ((guess.cut ^ guess.top) & SIGN) || guess.top - guess.cut > FEW_OCTAVES);
-  unsigned want = k, crowds = 0;
+  unsigned want = k, crowds = 0, most_ranked = CAPACITY;
   Crossing crossing;
   Buckets<IN_ORDER> buckets;
   bool crowd;
@@ -294,7 +376,7 @@ __device__ __forceinline__ void select_held(const Row& row, unsigned k, bool sma
       write_ties<1>(row, room.exchange, 0, want - added.total, added.total, answers);
       if (added.total == 0) return;
       want = added.total, crossing = {COUNT - 1, want, 0}, below = least - 1;
-      break;
+      if (!IN_ORDER) break;
     }
     if (crossing.bucket == COUNT) {  // the guess was too high
       least = 0;
@@ -316,8 +398,13 @@ __device__ __forceinline__ void select_held(const Row& row, unsigned k, bool sma
         if (!IN_ORDER) break;
         least = first + 1, top = most;
       }
-    } else if (IN_ORDER && crowd && crowds < 2) {
-      crowds++;
+    } else if (IN_ORDER) {
+      const unsigned last = crossing.bucket;
+      if (buckets.scale == 0) place_elements(elements, room, least, last, [&](Word word) { return buckets.of_word(word); });
+      else place_elements(elements, room, least, last, [&](Word word) { return buckets.of_number(word); });
+      if (!crowd) __syncthreads();
+      else if (HAS_MAP && rank_crowds<COUNT>(room, want, answers)) most_ranked = CROWD, crowd = false;
+      if (!crowd || crowds++ == 2) break;
       if (buckets.scale == 0) least = buckets.last_word(crossing.bucket, least);
       numbers = buckets.scale == 0, top = most;
     } else {
@@ -328,13 +415,11 @@ __device__ __forceinline__ void select_held(const Row& row, unsigned k, bool sma
     __syncthreads();
   }
   if (IN_ORDER) {
-    const unsigned count = crossing.before + crossing.count, last = crossing.bucket;
-    if (buckets.scale == 0) place_elements(elements, room, least, last, [&](Word word) { return buckets.of_word(word); });
-    else place_elements(elements, room, least, last, [&](Word word) { return buckets.of_number(word); });
+    const unsigned count = crossing.before + crossing.count;
     if (crowd) sort_entries(room, count);
-    else __syncthreads();
-    if (buckets.scale == 0) rank_entries(room, count, want, crowd, [&](Word word) { return buckets.of_word(word); }, answers);
-    else rank_entries(room, count, want, crowd, [&](Word word) { return buckets.of_number(word); }, answers);
+    const auto rank = [&](auto bucket_of) { rank_entries(room, count, want, crowd, most_ranked, bucket_of, answers); };
+    if (buckets.scale == 0) rank([&](Word word) { return buckets.of_word(word); });
+    else rank([&](Word word) { return buckets.of_number(word); });
   } else {
     Word last = ALL_KEYS;
     if (below == 0) {
