@@ -2,15 +2,7 @@
 // guessed cut are counted by buckets, evenly wide intervals of keys; sums of the counts tell the bucket of the k-th and where
 // each begins; elements of the buckets up to it go there, and rank among the few of their own.
 #pragma once
-#include "elements.cuh"
-
-typedef Unsigned<ELEMENT_BYTES == 4 ? 8 : 4>::type Entry;  // a word and, where that tells no column, its complement
-
-__device__ __forceinline__ Entry entry_of(Word word, unsigned column) {
-  return COLUMN_BITS ? Entry(word) : Entry((unsigned long long)word << 32 | ~column);
-}
-__device__ __forceinline__ Word word_of(Entry entry) { return COLUMN_BITS ? Word(entry) : Word((unsigned long long)entry >> 32); }
-__device__ __forceinline__ unsigned column_of(Entry entry) { return COLUMN_BITS ? ~Word(entry) & COLUMNS : ~Word(entry); }
+#include "crowds.cuh"
 
 // Evenly wide intervals, the best first: of words, or of numbers.
 template <bool IN_ORDER> struct Buckets {
@@ -70,25 +62,17 @@ __device__ __forceinline__ Buckets<IN_ORDER> buckets_of(Word top, Word least, bo
 
 constexpr Key FEW_OCTAVES = Key(6) << (ELEMENT_BYTES == 4 ? 23 : 8);  // about: of floats, whose keys are as crowded as they
 
+// Whether keys of so many octaves, or of both signs, are wanted that evenly wide intervals of numbers hold them better.
+__device__ __forceinline__ bool better_as_numbers(Key least, Key most) {
+  return least == 0 || ((least ^ most) & SIGN) || most - least > FEW_OCTAVES;
+}
+
 constexpr unsigned MOST_OF_BUCKET = CAPACITY / 5 < 128 ? CAPACITY / 5 : 128;  // of the k-th, where there is no order
 
 // The bucket of the k-th.
 struct Crossing {
   unsigned bucket, before, count;  // entries in better ones, and in it
 };
-
-struct Room {
-  Entry* entries;    // [CAPACITY]
-  unsigned* counts;  // [INTERVALS + 1] of buckets
-  Exchange& exchange;
-  Counters& counters;
-};
-
-__device__ __forceinline__ Room room_of(unsigned char* dynamic, Counters& counters, Exchange& exchange) {
-  unsigned char* memory = kept(dynamic);
-  return {reinterpret_cast<Entry*>(memory), reinterpret_cast<unsigned*>(memory + CAPACITY * sizeof(Entry)), *kept(&exchange),
-          *kept(&counters)};
-}
 
 template <int COUNT> __device__ __forceinline__ void clear_buckets(const Room& room) {
 #pragma unroll 1
@@ -198,12 +182,6 @@ __device__ __forceinline__ void place_elements(const Elements& elements, const R
   });
 }
 
-template <class Answers>
-__device__ __forceinline__ void put_word(const Answers& answers, unsigned rank, Entry entry) {
-  const Key key = key_of_word(word_of(entry));
-  answers.put(rank, key == SIGN - 1 ? SIGN : key, column_of(entry));
-}
-
 // Call `answers.put(rank, key, column)` for the best `want` of the first `count` entries, each by some thread; not for those of
 // buckets of more than `most`.
 template <class BucketOf, class Answers>
@@ -228,86 +206,6 @@ __device__ __forceinline__ void rank_entries(const Room& room, unsigned count, u
     }
     if (rank < want) put_word(answers, rank, entry);
   }
-}
-
-// A map of columns, a bit each, in counters that are of no other use here.
-constexpr unsigned MAP = (THREADS * ELEMENTS + EDGES + 31) / 32, MAP_OF_LANE = (MAP + 31) / 32;  // words
-constexpr unsigned MAP_END = 32 * MAP_OF_LANE, MOST_CROWDS = CAPACITY / CROWD + 1;
-constexpr bool HAS_MAP = MAP_END + 33 + MOST_CROWDS <= 3 * BINS;
-constexpr unsigned MOST_KEYS = 8;  // of all crowds; to sort them takes no longer than more
-
-// Call `answers.put(rank, key, column)` for the best `want` of entries [begin, end), key by key, and for those of a key by columns.
-// Counts keys, and returns whether there are few. Begins and ends with a barrier.
-template <class Answers>
-__device__ __forceinline__ bool rank_crowd(const Room& room, unsigned begin, unsigned end, unsigned want, unsigned& keys,
-                                           const Answers& answers) {
-  unsigned *map = room.counters.bins[0], *before = map + MAP_END;  // `before`: in the words of lanes before, and in all
-  Key limit = ONES;
-#pragma unroll 1
-  for (unsigned rank = begin; rank < min(end, want); rank += before[32], limit--) {
-    if (keys++ == MOST_KEYS) return false;
-    __syncthreads();
-    Key key = 0;
-#pragma unroll 1
-    for (unsigned at = begin + threadIdx.x; at < end; at += THREADS) {
-      const Key its = key_of_word(word_of(room.entries[at]));
-      if (its <= limit) key = max(key, its);
-    }
-    key = largest_of_lanes(key);
-    if (lane_of() == 0) room.counters.keys[0][warp_of()] = key;
-#pragma unroll 1
-    for (unsigned i = threadIdx.x; i < MAP_END; i += THREADS) map[i] = 0;
-    __syncthreads();
-    limit = largest_of_lanes(unsigned(room.counters.keys[0][lane_of() < WARPS ? lane_of() : 0]));
-#pragma unroll 1
-    for (unsigned at = begin + threadIdx.x; at < end; at += THREADS) {
-      const Entry entry = room.entries[at];
-      if (key_of_word(word_of(entry)) == limit) atomicOr(&map[column_of(entry) / 32], 1u << column_of(entry) % 32);
-    }
-    __syncthreads();
-    if (warp_of() == 0) {
-      unsigned own = 0, all;
-#pragma unroll
-      for (unsigned i = 0; i < MAP_OF_LANE; i++) own += __popc(map[lane_of() * MAP_OF_LANE + i]);
-      before[lane_of()] = scan_lanes(own, all) - own;
-      if (lane_of() == 0) before[32] = all;
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (unsigned at = begin + threadIdx.x; at < end; at += THREADS) {
-      const Entry entry = room.entries[at];
-      if (key_of_word(word_of(entry)) != limit) continue;
-      const unsigned column = column_of(entry), word = column / 32, lane = word / MAP_OF_LANE;
-      unsigned its = rank + before[lane] + __popc(map[word] & ((1u << column % 32) - 1));
-      for (unsigned other = lane * MAP_OF_LANE; other < word; other++) its += __popc(map[other]);
-      if (its < want) put_word(answers, its, entry);
-    }
-  }
-  __syncthreads();
-  return true;
-}
-
-// The same for all buckets that crowd. Begins and ends with a barrier.
-template <int COUNT, class Answers>
-__device__ __forceinline__ bool rank_crowds(const Room& room, unsigned want, const Answers& answers) {
-  unsigned* crowds = room.counters.bins[0] + MAP_END + 33;
-  __syncthreads();
-#pragma unroll 1
-  for (unsigned bucket = threadIdx.x; bucket < COUNT; bucket += THREADS) {
-    const unsigned begin = bucket ? room.counts[bucket - 1] : 0;
-    if (begin < want && room.counts[bucket] - begin > CROWD) crowds[atomicAdd(&room.counters.count, 1u)] = bucket;
-  }
-  __syncthreads();
-  unsigned keys = 0;
-  const unsigned count = room.counters.count;
-  bool few = true;
-#pragma unroll 1
-  for (unsigned i = 0; i < count && few; i++)
-    few = rank_crowd(room, crowds[i] ? room.counts[crowds[i] - 1] : 0, room.counts[crowds[i]], want, keys, answers);
-  __syncthreads();
-  if (threadIdx.x == 0) room.counters.count = 0;
-  __syncthreads();
-  return few;
 }
 
 // Where this thread's are, if every thread has so many. Has a barrier.
@@ -352,11 +250,11 @@ __device__ __forceinline__ void select_held(const Row& row, unsigned k, bool sma
   constexpr int COUNT = Buckets<IN_ORDER>::COUNT;
   clear_buckets<COUNT>(room);
   if (threadIdx.x == 0) room.counters.count = 0;
-  const Elements elements = read_elements(row, smallest);
+  Elements elements = read_elements(row, smallest);
   const Guess guess = guess_of(elements, room.exchange, k, row);
   const Word most = least_word(guess.top) | COLUMNS;
   Word least = least_word(guess.cut), top = most, below = 0;
-  bool numbers = IN_ORDER && (guess.cut == 0 || ((guess.cut ^ guess.top) & SIGN) || guess.top - guess.cut > FEW_OCTAVES);
+  bool numbers = IN_ORDER && better_as_numbers(guess.cut, guess.top);
   unsigned want = k, crowds = 0, most_ranked = CAPACITY;
   Crossing crossing;
   Buckets<IN_ORDER> buckets;
@@ -381,22 +279,21 @@ __device__ __forceinline__ void select_held(const Row& row, unsigned k, bool sma
     if (crossing.bucket == COUNT) {  // the guess was too high
       least = 0;
     } else if (IN_ORDER ? crossing.before + crossing.count > CAPACITY : crossing.count > MOST_OF_BUCKET) {
-      const Word first = crossing.bucket ? buckets.last_word(crossing.bucket - 1, least) - 1 : top;
-      const Word last = buckets.last_word(crossing.bucket, least);
-      if (IN_ORDER && buckets.scale != 0) {
-        numbers = false;
-      } else if (crossing.bucket == 0 && top != ALL_KEYS) {  // perhaps of what is above the top
-        least = last, top = ALL_KEYS;
-      } else if (first > last) {
-        least = last, top = crossing.bucket ? first + 1 : top;
+      Words own = {ALL_KEYS, 0};
+      elements.visit([&](Word word, unsigned) {
+        if (word >= least && buckets(word) == crossing.bucket) own.least = min(own.least, word), own.most = max(own.most, word);
+      });
+      own = words_of_block(room, own);
+      if (COLUMN_BITS || own.least < own.most) {
+        least = own.least, top = own.most;
+        numbers = IN_ORDER && better_as_numbers(key_of_word(least), key_of_word(top));
       } else {
-        const Key tie = key_of_word(first);
-        write_ties<1>(row, room.exchange, tie == SIGN - 1 ? SIGN : tie, want - crossing.before, crossing.before, answers);
+        put_ties(elements, room, row, key_of_word(own.least), want - crossing.before, crossing.before, answers);
         want = crossing.before;
         if (!want) return;
-        below = first;
+        below = own.least;
         if (!IN_ORDER) break;
-        least = first + 1, top = most;
+        least = below + 1, top = most;
       }
     } else if (IN_ORDER) {
       const unsigned last = crossing.bucket;
@@ -405,8 +302,17 @@ __device__ __forceinline__ void select_held(const Row& row, unsigned k, bool sma
       if (!crowd) __syncthreads();
       else if (HAS_MAP && rank_crowds<COUNT>(room, want, answers)) most_ranked = CROWD, crowd = false;
       if (!crowd || crowds++ == 2) break;
-      if (buckets.scale == 0) least = buckets.last_word(crossing.bucket, least);
-      numbers = buckets.scale == 0, top = most;
+      Words own = {ALL_KEYS, 0};  // the most of what is finite
+#pragma unroll 1
+      for (unsigned at = threadIdx.x; at < crossing.before + crossing.count; at += THREADS) {
+        const Word word = word_of(room.entries[at]);
+        own.least = min(own.least, word);
+        if (key_of_word(word) < (SIGN | infinity_of(row.order))) own.most = max(own.most, word);
+      }
+      own = words_of_block(room, own);
+      least = own.least, top = max(own.least, own.most);
+      numbers = crowds == 1 ? better_as_numbers(key_of_word(least), key_of_word(top)) : buckets.scale == 0;
+      elements = read_elements(row, smallest);  // that they are kept would cost registers where nothing crowds
     } else {
       break;
     }
