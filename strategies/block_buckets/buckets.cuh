@@ -281,9 +281,10 @@ __device__ __forceinline__ void select_held(const Row& row, unsigned k, bool sma
     } else if (IN_ORDER ? crossing.before + crossing.count > CAPACITY : crossing.count > MOST_OF_BUCKET) {
       Words own = {ALL_KEYS, 0};
       elements.visit([&](Word word, unsigned) {
-        if (word >= least && buckets(word) == crossing.bucket) own.least = min(own.least, word), own.most = max(own.most, word);
+        if (word >= least && (IN_ORDER ? buckets(word) : buckets.of_word(word)) == crossing.bucket) own.least = min(own.least, word), own.most = max(own.most, word);
       });
       own = words_of_block(room, own);
+      elements = read_elements(row, smallest);  // that they are kept would cost registers
       if (COLUMN_BITS || own.least < own.most) {
         least = own.least, top = own.most;
         numbers = IN_ORDER && better_as_numbers(key_of_word(least), key_of_word(top));
