@@ -1,5 +1,6 @@
-// The best of a row once more, where more reach a cut than there is room for, or too few: its lines are read again, and elements
-// counted by intervals of keys, those that have the least key by intervals of columns, until the intervals that fit tell a cut.
+// The best of a row once more, where more reach a cut than there is room for, or too few: its lines are read again, and
+// elements counted by intervals of keys, those that have the least key by intervals of columns, until the intervals
+// that fit tell a cut.
 #pragma once
 #include "ties.cuh"
 
@@ -42,7 +43,8 @@ __device__ __forceinline__ Places add_up(const List& list, Share share, unsigned
   for (int i = 0; i < OWN; i++) {
     const unsigned count = counts.each[i], behind = before + count;
     crowd |= count > most && before < share.end && behind > share.first;
-    if (before <= share.first && share.first < behind) list.counters->crossing[0] = packed(threadIdx.x * OWN + i, before);
+    if (before <= share.first && share.first < behind)
+      list.counters->crossing[0] = packed(threadIdx.x * OWN + i, before);
     if (before < share.end && share.end <= behind) list.counters->crossing[1] = packed(threadIdx.x * OWN + i, behind);
     counts.each[i] = before;
     before = behind;
@@ -60,8 +62,8 @@ struct Again {
 
 constexpr int AT_A_TIME = LINES < 2 ? LINES : 2;  // lines of a thread
 
-// Call `visit(bits, lines, inside)` for AT_A_TIME lines of every thread, by whole warps; no elements are inside where there is no
-// line.
+// Call `visit(bits, lines, inside)` for AT_A_TIME lines of every thread, by whole warps; no elements are inside where
+// there is no line.
 template <class Visit> __device__ __forceinline__ void visit_lines(const Row& row, Again again, Visit visit) {
   bool whole = true;
 #pragma unroll 1
@@ -101,7 +103,8 @@ __device__ __forceinline__ unsigned reserve_from(unsigned* count, unsigned own) 
 
 // Call `store(slot, key, column)` for the elements that a cut chooses, by slots from `first` on, counted at `count`.
 template <class Store>
-__device__ __forceinline__ void store_elements(const Row& row, Again again, Cut cut, unsigned first, unsigned* count, Store store) {
+__device__ __forceinline__ void store_elements(const Row& row, Again again, Cut cut, unsigned first, unsigned* count,
+                                               Store store) {
   visit_lines(row, again, [&](const uint4* bits, const unsigned* lines, const unsigned* inside) {
     unsigned stays[AT_A_TIME], own = 0;
 #pragma unroll
@@ -176,15 +179,18 @@ struct Fits {
   unsigned total;
 };
 
-// A cut that at least `enough` elements reach, or all of them, and no more than `room`; `top` is the largest key, and about as many
-// as `likely` reach `low`. `count(fitting, left)` counts elements, and tells what fits where there is room for so many.
+// A cut that at least `enough` elements reach, or all of them, and no more than `room`; `top` is the largest key, and
+// about as many as `likely` reach `low`. `count(fitting, left)` counts elements, and tells what fits where there is
+// room for so many.
 template <class Count>
-__device__ __forceinline__ Cut cut_to_fit(Key low, Key top, unsigned cols, unsigned likely, unsigned enough, unsigned room, Count count) {
+__device__ __forceinline__ Cut cut_to_fit(Key low, Key top, unsigned cols, unsigned likely, unsigned enough,
+                                          unsigned room, Count count) {
   unsigned above = 0;  // elements that are better than those that are counted; they fit
   unsigned first = 0, last = min(2ull * cols * room / max(likely, 1u), cols - 1ull);
 #pragma unroll 1
   for (;;) {
-    const Fitting fitting = {low, top, max(bits_of(Key(top - low)) - OF_KEYS_BITS, 0), max(bits_of(last - first) - OF_KEYS_BITS, 0), first, last};
+    const Fitting fitting = {low, top, max(bits_of(Key(top - low)) - OF_KEYS_BITS, 0),
+                             max(bits_of(last - first) - OF_KEYS_BITS, 0), first, last};
     const unsigned left = room - above;
     const Fits fits = count(fitting, left);
     if (fits.total <= left) {  // only where nothing is known yet

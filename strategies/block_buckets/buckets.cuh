@@ -182,11 +182,11 @@ __device__ __forceinline__ void place_elements(const Elements& elements, const R
   });
 }
 
-// Call `answers.put(rank, key, column)` for the best `want` of the first `count` entries, each by some thread; not for those of
-// buckets of more than `most`.
+// Call `answers.put(rank, key, column)` for the best `want` of the first `count` entries, each by some thread; not for
+// those of buckets of more than `most`.
 template <class BucketOf, class Answers>
-__device__ __forceinline__ void rank_entries(const Room& room, unsigned count, unsigned want, bool in_order, unsigned most,
-                                             BucketOf bucket_of, const Answers& answers) {
+__device__ __forceinline__ void rank_entries(const Room& room, unsigned count, unsigned want, bool in_order,
+                                             unsigned most, BucketOf bucket_of, const Answers& answers) {
 #pragma unroll 1
   for (unsigned at = threadIdx.x; at < count; at += THREADS) {
     const Entry entry = room.entries[at];
@@ -281,7 +281,9 @@ __device__ __forceinline__ void select_held(const Row& row, unsigned k, bool sma
     } else if (IN_ORDER ? crossing.before + crossing.count > CAPACITY : crossing.count > MOST_OF_BUCKET) {
       Words own = {ALL_KEYS, 0};
       elements.visit([&](Word word, unsigned) {
-        if (word >= least && (IN_ORDER ? buckets(word) : buckets.of_word(word)) == crossing.bucket) own.least = min(own.least, word), own.most = max(own.most, word);
+        const unsigned bucket = IN_ORDER ? buckets(word) : buckets.of_word(word);
+        if (word < least || bucket != crossing.bucket) return;
+        own.least = min(own.least, word), own.most = max(own.most, word);
       });
       own = words_of_block(room, own);
       elements = read_elements(row, smallest);  // that they are kept would cost registers
@@ -298,8 +300,9 @@ __device__ __forceinline__ void select_held(const Row& row, unsigned k, bool sma
       }
     } else if (IN_ORDER) {
       const unsigned last = crossing.bucket;
-      if (buckets.scale == 0) place_elements(elements, room, least, last, [&](Word word) { return buckets.of_word(word); });
-      else place_elements(elements, room, least, last, [&](Word word) { return buckets.of_number(word); });
+      const auto place = [&](auto bucket_of) { place_elements(elements, room, least, last, bucket_of); };
+      if (buckets.scale == 0) place([&](Word word) { return buckets.of_word(word); });
+      else place([&](Word word) { return buckets.of_number(word); });
       if (!crowd) __syncthreads();
       else if (HAS_MAP && rank_crowds<COUNT>(room, want, answers)) most_ranked = CROWD, crowd = false;
       if (!crowd || crowds++ == 2) break;

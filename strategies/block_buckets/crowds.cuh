@@ -7,8 +7,12 @@ typedef Unsigned<ELEMENT_BYTES == 4 ? 8 : 4>::type Entry;  // a word and, where 
 __device__ __forceinline__ Entry entry_of(Word word, unsigned column) {
   return COLUMN_BITS ? Entry(word) : Entry((unsigned long long)word << 32 | ~column);
 }
-__device__ __forceinline__ Word word_of(Entry entry) { return COLUMN_BITS ? Word(entry) : Word((unsigned long long)entry >> 32); }
-__device__ __forceinline__ unsigned column_of(Entry entry) { return COLUMN_BITS ? ~Word(entry) & COLUMNS : ~Word(entry); }
+__device__ __forceinline__ Word word_of(Entry entry) {
+  return COLUMN_BITS ? Word(entry) : Word((unsigned long long)entry >> 32);
+}
+__device__ __forceinline__ unsigned column_of(Entry entry) {
+  return COLUMN_BITS ? ~Word(entry) & COLUMNS : ~Word(entry);
+}
 
 struct Room {
   Entry* entries;    // [CAPACITY]
@@ -19,8 +23,8 @@ struct Room {
 
 __device__ __forceinline__ Room room_of(unsigned char* dynamic, Counters& counters, Exchange& exchange) {
   unsigned char* memory = kept(dynamic);
-  return {reinterpret_cast<Entry*>(memory), reinterpret_cast<unsigned*>(memory + CAPACITY * sizeof(Entry)), *kept(&exchange),
-          *kept(&counters)};
+  return {reinterpret_cast<Entry*>(memory), reinterpret_cast<unsigned*>(memory + CAPACITY * sizeof(Entry)),
+          *kept(&exchange), *kept(&counters)};
 }
 
 template <class Answers>
@@ -68,10 +72,11 @@ struct Map {
   }
 };
 
-// Call `answers.put(rank, key, column)` for the first `want` by columns of the elements that have a key, ranks from `above` on. Begins
-// with a barrier.
+// Call `answers.put(rank, key, column)` for the first `want` by columns of the elements that have a key, ranks from
+// `above` on. Begins with a barrier.
 template <class Answers>
-__device__ __forceinline__ void put_ties(const Elements& elements, const Room& room, const Row& row, Key key, unsigned want,
+__device__ __forceinline__ void put_ties(const Elements& elements, const Room& room, const Row& row, Key key,
+                                         unsigned want,
                                          unsigned above, const Answers& answers) {
   const Key its = key == SIGN - 1 ? SIGN : key;
   if constexpr (HAS_MAP) {
@@ -107,13 +112,15 @@ __device__ __forceinline__ Words words_of_block(const Room& room, Words own) {
   if (lane_of() == 0) room.counters.keys[0][warp_of()] = own.least, room.counters.keys[1][warp_of()] = own.most;
   __syncthreads();
   const int warp = lane_of() < WARPS ? lane_of() : 0;
-  return {least_of_lanes(unsigned(room.counters.keys[0][warp])), largest_of_lanes(unsigned(room.counters.keys[1][warp]))};
+  return {least_of_lanes(unsigned(room.counters.keys[0][warp])),
+          largest_of_lanes(unsigned(room.counters.keys[1][warp]))};
 }
 
-// Call `answers.put(rank, key, column)` for the best `want` of entries [begin, end), key by key, and for those of a key by columns.
-// Counts keys, and returns whether there are few. Begins and ends with a barrier.
+// Call `answers.put(rank, key, column)` for the best `want` of entries [begin, end), key by key, and for those of a key
+// by columns. Counts keys, and returns whether there are few. Begins and ends with a barrier.
 template <class Answers>
-__device__ __forceinline__ bool rank_crowd(const Room& room, unsigned begin, unsigned end, unsigned want, unsigned& keys,
+__device__ __forceinline__ bool rank_crowd(const Room& room, unsigned begin, unsigned end, unsigned want,
+                                           unsigned& keys,
                                            const Answers& answers) {
   const Map map(room);
   Key limit = ONES;
@@ -155,7 +162,8 @@ __device__ __forceinline__ bool rank_crowd(const Room& room, unsigned begin, uns
       const Entry entry = room.entries[at];
       if (key_of_word(word_of(entry)) != limit) continue;
       const unsigned column = column_of(entry);
-      const unsigned its = rank + map.before_word(column / 32) + __popc(map.words[column / 32] & ((1u << column % 32) - 1));
+      const unsigned in_word = map.words[column / 32] & ((1u << column % 32) - 1);
+      const unsigned its = rank + map.before_word(column / 32) + __popc(in_word);
       if (its < want) put_word(answers, its, entry);
     }
   }

@@ -1,9 +1,10 @@
-// Where the cuts of blocks were too high for one another: every block lists as many of its best as there is room for; if that is
-// not enough, since most of the best are of few blocks, cuts for all are tried.
+// Where the cuts of blocks were too high for one another: every block lists as many of its best as there is room for;
+// if that is not enough, since most of the best are of few blocks, cuts for all are tried.
 #pragma once
 #include "gather.cuh"
 
-// Every block lists as many of its best as there is room for, and sends them to all. Returns the highest of their cuts, not 0.
+// Every block lists as many of its best as there is room for, and sends them to all. Returns the highest of their cuts,
+// not 0.
 template <class Blocks> __device__ __forceinline__ Cut list_again(const Row& row, unsigned k, const Room& room) {
   clear_entries(room);
   clear_intervals(room.list);
@@ -24,8 +25,8 @@ template <class Blocks> __device__ __forceinline__ void tell_count(const Room& r
   if (threadIdx.x < Blocks::COUNT) Blocks::of(&room.told, threadIdx.x)->counts[turn][Blocks::own()] = count;
 }
 
-// List all elements that reach a cut with every block. Returns how many there are: if more than CAPACITY, none is listed. Rounds
-// count from 0; all have barriers of the cluster.
+// List all elements that reach a cut with every block. Returns how many there are: if more than CAPACITY, none is
+// listed. Rounds count from 0; all have barriers of the cluster.
 template <class Blocks>
 __device__ __forceinline__ unsigned list_reaching(const Row& row, const Room& room, Key cut, unsigned round) {
   const unsigned turn = round % 3;
@@ -43,12 +44,14 @@ __device__ __forceinline__ unsigned list_reaching(const Row& row, const Room& ro
     total += room.told.counts[round % 2][block];
   }
   if (total <= CAPACITY)
-    store_elements(row, lines_again<Blocks>(row), {cut, 0}, before, &room.exchange.lines[turn], [&](unsigned at, Key key, unsigned column) {
+    store_elements(row, lines_again<Blocks>(row), {cut, 0}, before, &room.exchange.lines[turn],
+                   [&](unsigned at, Key key, unsigned column) {
 #pragma unroll 1
-      for (unsigned block = 0; block < Blocks::COUNT; block++)
-        *Blocks::of(room.list.keys + at, block) = key, *Blocks::of(room.list.columns + at, block) = column;
-    });
-  if (threadIdx.x == 0) room.exchange.found[(turn + 1) % 3] = room.exchange.lines[(turn + 1) % 3] = 0;  // unused since the last barrier
+                     for (unsigned to = 0; to < Blocks::COUNT; to++)
+                       *Blocks::of(room.list.keys + at, to) = key, *Blocks::of(room.list.columns + at, to) = column;
+                   });
+  // unused since the last barrier
+  if (threadIdx.x == 0) room.exchange.found[(turn + 1) % 3] = room.exchange.lines[(turn + 1) % 3] = 0;
   Blocks::sync();
   return total;
 }
@@ -56,7 +59,8 @@ __device__ __forceinline__ unsigned list_reaching(const Row& row, const Room& ro
 // List the best k with every block by cuts for all. Returns how many are listed, at most CAPACITY; the others of
 // the best are written.
 template <class Blocks, class Answers>
-__device__ __forceinline__ unsigned list_by_turns(const Row& row, unsigned k, const Room& room, const Answers& answers) {
+__device__ __forceinline__ unsigned list_by_turns(const Row& row, unsigned k, const Room& room,
+                                                  const Answers& answers) {
   const unsigned block = lane_of() % Blocks::COUNT;
   const Key top = largest_of_lanes(room.told.tops[block]);
   Key cut = least_of_lanes(room.told.cuts[block]);

@@ -154,7 +154,8 @@ __device__ __forceinline__ void clear_entries(const Room& room) {
 
 // Count entries of all blocks that reach a cut by intervals, of this thread's ~0 where they do not.
 template <class Intervals>
-__device__ __forceinline__ void count_entries(const Room& room, const Key (&keys)[ITEMS], Key cut, Intervals by, unsigned (&intervals)[ITEMS]) {
+__device__ __forceinline__ void count_entries(const Room& room, const Key (&keys)[ITEMS], Key cut, Intervals by,
+                                              unsigned (&intervals)[ITEMS]) {
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
     const bool reaches = keys[i] >= cut;
@@ -165,7 +166,8 @@ __device__ __forceinline__ void count_entries(const Room& room, const Key (&keys
 }
 
 // Intervals of the entries that reach a cut where they crowd in even ones. Has barriers.
-__device__ __forceinline__ AmidTies crowded_intervals(const Room& room, const Key (&keys)[ITEMS], Cut cut, const Row& row) {
+__device__ __forceinline__ AmidTies crowded_intervals(const Room& room, const Key (&keys)[ITEMS], Cut cut,
+                                                      const Row& row) {
   return amid_ties_of(*room.list.counters, row.cols, row.order, [&](auto entry) {
 #pragma unroll
     for (int i = 0; i < ITEMS; i++)
@@ -173,9 +175,11 @@ __device__ __forceinline__ AmidTies crowded_intervals(const Room& room, const Ke
   });
 }
 
-// Put entries of the intervals that have the share's ranks in places, and call `put(rank, key, column)` for these ranks.
+// Put entries of the intervals that have the share's ranks in places, and call `put(rank, key, column)` for these
+// ranks.
 template <class Intervals, class Put>
-__device__ __forceinline__ void rank_share(const Room& room, const Key (&keys)[ITEMS], const unsigned (&intervals)[ITEMS], Share share,
+__device__ __forceinline__ void rank_share(const Room& room, const Key (&keys)[ITEMS],
+                                           const unsigned (&intervals)[ITEMS], Share share,
                                            Places places, Intervals by, Put put) {
   unsigned slots[ITEMS];
 #pragma unroll
@@ -203,15 +207,16 @@ __device__ __forceinline__ unsigned bring_together(const Room& room, const Key (
   return room.list.counters->count;
 }
 
-// List the best of the block's elements, as many as there is room for or some fewer, and tell the cut that they reach; of about
-// `likely` that reach `cut`. Counts at `count`, which is 0; intervals are clear.
+// List the best of the block's elements, as many as there is room for or some fewer, and tell the cut that they reach;
+// of about `likely` that reach `cut`. Counts at `count`, which is 0; intervals are clear.
 template <class Blocks>
-__device__ __forceinline__ unsigned list_fitting(const Row& row, unsigned k, const Room& room, unsigned* count, Key top, unsigned likely,
+__device__ __forceinline__ unsigned list_fitting(const Row& row, unsigned k, const Room& room, unsigned* count,
+                                                 Key top, unsigned likely,
                                                  Cut& cut) {
   constexpr unsigned SPACE = SEGMENT<Blocks>, MOST = SPACE - SPACE / 8;
   const Again again = lines_again<Blocks>(row);
   const List& list = room.list;
-  cut = cut_to_fit(cut.key, top, row.cols, likely, k <= SPACE ? max(k, MOST) : MOST, SPACE, [&](Fitting fitting, unsigned left) {
+  const auto count_fitting = [&](Fitting fitting, unsigned left) {
     visit_elements(row, again, [&](Key key, unsigned column) {
       if (fitting.counts(key, column)) atomicAdd(&list.intervals[fitting.interval(key, column)], 1u);
     });
@@ -220,12 +225,15 @@ __device__ __forceinline__ unsigned list_fitting(const Row& row, unsigned k, con
     clear_intervals(list);
     __syncthreads();
     return Fits{places.first, places.begin, places.total};
-  });
+  };
+  cut = cut_to_fit(cut.key, top, row.cols, likely, k <= SPACE ? max(k, MOST) : MOST, SPACE, count_fitting);
   Key* keys = room.keys + Blocks::own() * SPACE;
   unsigned* columns = room.columns + Blocks::own() * SPACE;
-  store_elements(row, again, cut, 0, count, [&](unsigned slot, Key key, unsigned column) { keys[slot] = key, columns[slot] = column; });
+  const auto store = [&](unsigned slot, Key key, unsigned column) { keys[slot] = key, columns[slot] = column; };
+  store_elements(row, again, cut, 0, count, store);
   __syncthreads();
 #pragma unroll 1
-  for (unsigned slot = *count + threadIdx.x; slot < SPACE; slot += THREADS) keys[slot] = 0;  // of the list that ran over
+  // of the list that ran over
+  for (unsigned slot = *count + threadIdx.x; slot < SPACE; slot += THREADS) keys[slot] = 0;
   return *count;
 }

@@ -1,8 +1,8 @@
 // A row in the registers of a cluster, and a cut for each block that about as many of its elements as are among the wanted
 // reach, and some more.
 //
-// Lines are dealt out to the blocks by turns, 128 bytes each, so that what is concentrated somewhere in a row, as the best of one
-// in order are, is all blocks' alike.
+// Lines are dealt out to the blocks by turns, 128 bytes each, so that what is concentrated somewhere in a row, as the
+// best of one in order are, is all blocks' alike.
 #pragma once
 #include "fitting.cuh"
 
@@ -100,8 +100,8 @@ template <class Blocks> __device__ __forceinline__ Aim aim_of(unsigned want, con
   const unsigned spread = spread_of<Blocks>(want, row.cols), total = row.end - row.begin;
   constexpr unsigned ROUND = TURN * Blocks::COUNT;  // lines
   const unsigned full = total / STRIDE<Blocks>, rest = total % STRIDE<Blocks>;
-  const unsigned last = rest / ROUND * TURN +
-                        min(max(int(rest % ROUND - turn_of<Blocks>(Blocks::own(), rest / ROUND) * TURN), 0), TURN);  // of the block
+  const unsigned last = rest / ROUND * TURN +  // of the block
+                        min(max(int(rest % ROUND - turn_of<Blocks>(Blocks::own(), rest / ROUND) * TURN), 0), TURN);
   const unsigned looked_at = ((full + spread - 1) >> (31 - __clz(spread))) * THREADS + (full & (spread - 1) ? 0 : last);
   const unsigned threads = full ? THREADS : last;  // that have lines
   const float elements = float(looked_at * VECTOR), wanted = __fdividef(float(want), float(row.cols)) * elements;

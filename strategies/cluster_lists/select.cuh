@@ -1,13 +1,13 @@
-// The best k of a row that the registers of a cluster hold: blocks list what may be among them and send it to all others; each
-// then has the lists of all, and ranks and writes its share of the answer.
+// The best k of a row that the registers of a cluster hold: blocks list what may be among them and send it to all
+// others; each then has the lists of all, and ranks and writes its share of the answer.
 #pragma once
 #include "again.cuh"
 
-// Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster; its lines were
-// asked for.
+// Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster; its
+// lines were asked for.
 template <class Blocks, class Answers>
-__device__ __forceinline__ void select_gathered(const Row& row, Holding<Blocks>& holding, unsigned k, bool smallest, Room room,
-                                                const Answers& answers) {
+__device__ __forceinline__ void select_gathered(const Row& row, Holding<Blocks>& holding, unsigned k, bool smallest,
+                                                Room room, const Answers& answers) {
   const Aim aim = aim_of<Blocks>(k, row);
   if (threadIdx.x < 3) room.exchange.found[threadIdx.x] = room.exchange.lines[threadIdx.x] = 0;
   if (threadIdx.x < 2) room.list.counters->crossing[threadIdx.x] = 0;  // a share may have no ranks
@@ -60,6 +60,7 @@ __device__ __forceinline__ void select_gathered(const Row& row, Holding<Blocks>&
   places = add_up(room.list, share, MOST_AMID_TIES);
   if (places.total >= k && share.first == share.end) return;
   if (places.total >= k && !places.crowd) return rank_share(room, keys, intervals, share, places, amid, put);
-  const unsigned count = places.total < k ? list_by_turns<Blocks>(row, k, room, answers) : bring_together(room, keys, cut);
+  const bool few = places.total < k;
+  const unsigned count = few ? list_by_turns<Blocks>(row, k, room, answers) : bring_together(room, keys, cut);
   if (count) rank_list(room.list, count, min(count, share.end), row.cols, row.order, put);
 }

@@ -101,7 +101,8 @@ __device__ __forceinline__ void clear_memory(Memory& memory) {
 }
 
 // Count elements of all blocks by intervals that are clear. Tells all what fits; ends with a barrier of the cluster.
-__device__ __forceinline__ Fits count_fitting(const Row& row, Again again, const List& list, Fitting fitting, unsigned left) {
+__device__ __forceinline__ Fits count_fitting(const Row& row, Again again, const List& list, Fitting fitting,
+                                              unsigned left) {
   visit_elements(row, again, [&](Key key, unsigned column) {
     if (fitting.counts(key, column)) atomicAdd(&list.intervals[fitting.interval(key, column)], 1u);
   });
@@ -129,10 +130,10 @@ __device__ __forceinline__ Fits count_fitting(const Row& row, Again again, const
   return {told[0], told[1], told[2]};
 }
 
-// List the best of the row with the first block where the guess misled: `count` elements reach it, or more. Returns how many, k or
-// more; all of the block's shared memory but the exchange is clear. Has barriers of the cluster.
-__device__ __forceinline__ unsigned list_again(const Row& row, const Maxima& maxima, unsigned k, const Memory& memory, Cut& cut, Key& top,
-                                               unsigned count) {
+// List the best of the row with the first block where the guess misled: `count` elements reach it, or more. Returns how
+// many, k or more; all of the block's shared memory but the exchange is clear. Has barriers of the cluster.
+__device__ __forceinline__ unsigned list_again(const Row& row, const Maxima& maxima, unsigned k, const Memory& memory,
+                                               Cut& cut, Key& top, unsigned count) {
   Exchange& exchange = memory.exchange;
   if (threadIdx.x < 3) memory.list.counters->crossing[threadIdx.x] = 0;  // where all fits, nothing tells it
   const Again again = {maxima.first, THREADS, maxima.end, maxima.part_line};
@@ -148,14 +149,16 @@ __device__ __forceinline__ unsigned list_again(const Row& row, const Maxima& max
     *of_block(&exchange.block_tops[block_of()], threadIdx.x) = extent.most;
   }
   cluster_sync();
-  extent = {least_of_lanes(exchange.block_guesses[lane_of() % BLOCKS]), largest_of_lanes(exchange.block_tops[lane_of() % BLOCKS])};
+  extent = {least_of_lanes(exchange.block_guesses[lane_of() % BLOCKS]),
+            largest_of_lanes(exchange.block_tops[lane_of() % BLOCKS])};
 #endif
-  cut = cut_to_fit(count < k ? extent.least : cut.key, extent.most, row.cols, count < k ? 0 : count, k, CAPACITY,
-                             [&](Fitting fitting, unsigned left) { return count_fitting(row, again, memory.list, fitting, left); });
+  const auto counts = [&](Fitting fitting, unsigned left) { return count_fitting(row, again, memory.list, fitting, left); };
+  cut = cut_to_fit(count < k ? extent.least : cut.key, extent.most, row.cols, count < k ? 0 : count, k, CAPACITY, counts);
   Key* keys = of_block(memory.list.keys, 0);
   unsigned* columns = of_block(memory.list.columns, 0);
   unsigned* found = of_block(&exchange.found[1], 0);
-  store_elements(row, again, cut, 0, found, [&](unsigned slot, Key key, unsigned column) { keys[slot] = key, columns[slot] = column; });
+  const auto store = [&](unsigned slot, Key key, unsigned column) { keys[slot] = key, columns[slot] = column; };
+  store_elements(row, again, cut, 0, found, store);
   cluster_sync();
   top = extent.most;
   return *found;
@@ -175,7 +178,8 @@ __device__ __forceinline__ void select_best(const Row& row, unsigned k, bool sma
   cluster_arrive();  // after the first block's memory was read
   if (block_of() == 0) {
     Held held = hold(memory.list, count);
-    const Even even = cut.key > 1 ? even_between(top, cut.key, cut.place && top == cut.key ? ~cut.place + 1 : row.cols, row.order)
+    const unsigned cols = cut.place && top == cut.key ? ~cut.place + 1 : row.cols;  // above all that are listed
+    const Even even = cut.key > 1 ? even_between(top, cut.key, cols, row.order)
                               : even_intervals(memory.list, held, count, row.cols, row.order);
     rank_held<true>(memory.list, held, count, k, even,
                     [&](unsigned rank, Key key, unsigned column) { answers.put(rank, key, column); });

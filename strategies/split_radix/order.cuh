@@ -119,7 +119,8 @@ struct AmidTies {
 };
 
 // `second` is the largest key but one.
-__device__ __forceinline__ AmidTies amid_ties(Key most, Key second, Key least, Columns of_most, Columns of_least, unsigned cols, Order order) {
+__device__ __forceinline__ AmidTies amid_ties(Key most, Key second, Key least, Columns of_most, Columns of_least,
+                                              unsigned cols, Order order) {
   constexpr int BITS = INTERVAL_BITS - 2;
   return {most,
           least,
@@ -131,7 +132,8 @@ __device__ __forceinline__ AmidTies amid_ties(Key most, Key second, Key least, C
 }
 
 // Over entries that `visit(entry)` calls `entry(key, column)` for, at least one in the block. Has barriers.
-template <class Visit> __device__ __forceinline__ AmidTies amid_ties_of(Counters& counters, unsigned cols, Order order, Visit visit) {
+template <class Visit> __device__ __forceinline__ AmidTies amid_ties_of(Counters& counters, unsigned cols,
+                                                                        Order order, Visit visit) {
   const int warp = lane_of() < WARPS ? lane_of() : 0;
   Key most = 0, least = 0;  // the least as its complement, so that both are largest
   visit([&](Key key, unsigned) { most = max(most, key), least = max(least, Key(~key)); });

@@ -43,9 +43,9 @@ __device__ __forceinline__ Key best_key(uint4 bits, bool all, Order order) {
 #endif
 }
 
-// What is looked at: a load of each of as many equal stretches of the row, at no stride. Those of a piece are far from each
-// other; where a block has a row of its own, four are together, as DRAM sends them. Where in a stretch follows from where the row
-// is in memory, too: no input is misread wherever it lies.
+// What is looked at: a load of each of as many equal stretches of the row, at no stride. Those of a piece are far from
+// each other; where a block has a row of its own, four are together, as DRAM sends them. Where in a stretch follows
+// from where the row is in memory, too: no input is misread wherever it lies.
 struct Places {
   const Span& span;
   unsigned loads;                        // of the row
