@@ -152,8 +152,9 @@ __device__ __forceinline__ unsigned list_again(const Row& row, const Maxima& max
   extent = {least_of_lanes(exchange.block_guesses[lane_of() % BLOCKS]),
             largest_of_lanes(exchange.block_tops[lane_of() % BLOCKS])};
 #endif
-  const auto counts = [&](Fitting fitting, unsigned left) { return count_fitting(row, again, memory.list, fitting, left); };
-  cut = cut_to_fit(count < k ? extent.least : cut.key, extent.most, row.cols, count < k ? 0 : count, k, CAPACITY, counts);
+  const auto counts = [&](Fitting by, unsigned left) { return count_fitting(row, again, memory.list, by, left); };
+  const bool few = count < k;
+  cut = cut_to_fit(few ? extent.least : cut.key, extent.most, row.cols, few ? 0 : count, k, CAPACITY, counts);
   Key* keys = of_block(memory.list.keys, 0);
   unsigned* columns = of_block(memory.list.columns, 0);
   unsigned* found = of_block(&exchange.found[1], 0);
