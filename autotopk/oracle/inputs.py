@@ -19,7 +19,7 @@ to so many times as many in rows of `SPARED` elements for each time. One load, o
 equal stretches."""
 
 HASH = (0x9E3779B1, 0x2C1B3C6D)
-"""Its factors: where in a stretch it looks follows from the stretch's number."""
+"""Its factors: where in a stretch it looks follows from the stretch's number, and from the row's address, here 0."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ struct Span {
   unsigned begin, end;           // positions of the part
   unsigned first, last;          // its whole loads
   unsigned row_first, row_last;  // those of the row
+  unsigned seed;                 // of where the sample looks
 };
 
 // A cut among elements as numbers: loads up to `ties_end` may hold ties that the cut chooses.
@@ -164,5 +165,6 @@ struct WholeRow {
     span.last = span.end / VECTOR;
     span.row_first = (span.skew + VECTOR - 1) / VECTOR;
     span.row_last = (cols + span.skew) / VECTOR;
+    span.seed = 1 + unsigned(reinterpret_cast<unsigned long long>(span.line) >> 7);
   }
 };

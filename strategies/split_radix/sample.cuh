@@ -43,21 +43,24 @@ __device__ __forceinline__ Key best_key(uint4 bits, bool all, Order order) {
 #endif
 }
 
-// What is looked at: a load of each of as many equal stretches of the row, at no stride. Those of a piece are far from each
-// other; where a block has a row of its own, four are together, as DRAM sends them.
+// What is looked at: a load of each of as many equal stretches of the row, at no stride. Those of a piece are far from
+// each other; where a block has a row of its own, four are together, as DRAM sends them. Where in a stretch follows
+// from where the row is in memory, too: no input is misread wherever it lies.
 struct Places {
-  unsigned first, loads;  // of the row
+  const Span& span;
+  unsigned loads;                        // of the row
   int piece_bits, load_bits, time_bits;  // of the numbers of pieces, of their loads each time, of times
   int together;                          // of the number of loads of a stretch
 
   __device__ __forceinline__ unsigned at(unsigned piece, unsigned number, unsigned time) const {
     const int bits = piece_bits + load_bits + time_bits - together;
     const unsigned stretch = (((time << load_bits | number) >> together) << piece_bits) + piece;
-    unsigned hash = (stretch + 1) * 0x9E3779B1u;
+    const unsigned seed = *const_cast<const volatile unsigned*>(&span.seed);  // no register is left to keep it
+    unsigned hash = (stretch + seed) * 0x9E3779B1u;
     hash = (hash ^ hash >> 15) * 0x2C1B3C6Du;
     const unsigned all = loads >> together;
     const unsigned place = __umulhi(stretch << (31 - bits) << 1, all) + __umulhi(hash ^ hash >> 13, all >> bits);
-    return first + (place << together) + (number & ((1u << together) - 1));
+    return span.row_first + (place << together) + (number & ((1u << together) - 1));
   }
 };
 
@@ -109,7 +112,7 @@ __device__ __forceinline__ Cut sampled_cut(List& list, const Span& span, Order o
   const unsigned loads = span.row_last > span.row_first ? span.row_last - span.row_first : 0;
   if (loads < PIECE) return {0, 0};
   const int lanes = load_bits(k, cols), times = min(31 - __clz(cols / SPARED | 1), MOST_TIME_BITS);
-  const Places places = {span.row_first, loads, 31 - __clz(min(loads / PIECE, PIECES)), lanes, times,
+  const Places places = {span, loads, 31 - __clz(min(loads / PIECE, PIECES)), lanes, times,
                          parts == 1 ? min(lanes, 2) : 0};
   const bool all = VECTOR < 16 || (unsigned long long)VECTOR * k <= cols;
   const unsigned pieces = 1u << places.piece_bits;
