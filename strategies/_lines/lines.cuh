@@ -70,12 +70,6 @@ template <bool SMALLEST, bool HALF> __device__ __forceinline__ Key best_of(uint4
 #endif
 }
 
-// The line that is the row's in part, of two threads of the first block; ~0 of the others.
-__device__ __forceinline__ unsigned line_in_part(const Row& row) {
-  const bool has = threadIdx.x == 0 ? !row.whole(0) : threadIdx.x == 1 && row.end > 0 && row.end < row.all_lines();
-  return has && block_of() == 0 ? threadIdx.x * row.end : ~0u;
-}
-
 // What a thread knows of its lines.
 struct Maxima {
   Key keys[LINES];  // 0 where there is no line
@@ -121,8 +115,10 @@ __device__ __forceinline__ Maxima read_maxima(const Row& row, Lines lines, bool 
   else if (ELEMENT_BYTES == 2 && row.order.half())
     smallest ? read_lines<true, true>(row, maxima) : read_lines<false, true>(row, maxima);
   else smallest ? read_lines<true, false>(row, maxima) : read_lines<false, false>(row, maxima);
-  maxima.part = 0, maxima.part_line = line_in_part(row);
-  if (maxima.part_line != ~0u) {
+  maxima.part = 0, maxima.part_line = ~0u;
+  const bool has = threadIdx.x == 0 ? !row.whole(0) : threadIdx.x == 1 && row.end > 0 && row.end < row.all_lines();
+  if (has && block_of() == 0) {
+    maxima.part_line = threadIdx.x ? row.end : 0;
     unsigned inside;
     const uint4 bits = row.part(maxima.part_line, inside);
 #pragma unroll

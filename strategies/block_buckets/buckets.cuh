@@ -2,7 +2,15 @@
 // guessed cut are counted by buckets, evenly wide intervals of keys; sums of the counts tell the bucket of the k-th and where
 // each begins; elements of the buckets up to it go there, and rank among the few of their own.
 #pragma once
-#include "crowds.cuh"
+#include "elements.cuh"
+
+typedef Unsigned<ELEMENT_BYTES == 4 ? 8 : 4>::type Entry;  // a word and, where that tells no column, its complement
+
+__device__ __forceinline__ Entry entry_of(Word word, unsigned column) {
+  return COLUMN_BITS ? Entry(word) : Entry((unsigned long long)word << 32 | ~column);
+}
+__device__ __forceinline__ Word word_of(Entry entry) { return COLUMN_BITS ? Word(entry) : Word((unsigned long long)entry >> 32); }
+__device__ __forceinline__ unsigned column_of(Entry entry) { return COLUMN_BITS ? ~Word(entry) & COLUMNS : ~Word(entry); }
 
 // Evenly wide intervals, the best first: of words, or of numbers.
 template <bool IN_ORDER> struct Buckets {
@@ -62,17 +70,25 @@ __device__ __forceinline__ Buckets<IN_ORDER> buckets_of(Word top, Word least, bo
 
 constexpr Key FEW_OCTAVES = Key(6) << (ELEMENT_BYTES == 4 ? 23 : 8);  // about: of floats, whose keys are as crowded as they
 
-// Whether keys of so many octaves, or of both signs, are wanted that evenly wide intervals of numbers hold them better.
-__device__ __forceinline__ bool better_as_numbers(Key least, Key most) {
-  return least == 0 || ((least ^ most) & SIGN) || most - least > FEW_OCTAVES;
-}
-
 constexpr unsigned MOST_OF_BUCKET = CAPACITY / 5 < 128 ? CAPACITY / 5 : 128;  // of the k-th, where there is no order
 
 // The bucket of the k-th.
 struct Crossing {
   unsigned bucket, before, count;  // entries in better ones, and in it
 };
+
+struct Room {
+  Entry* entries;    // [CAPACITY]
+  unsigned* counts;  // [INTERVALS + 1] of buckets
+  Exchange& exchange;
+  Counters& counters;
+};
+
+__device__ __forceinline__ Room room_of(unsigned char* dynamic, Counters& counters, Exchange& exchange) {
+  unsigned char* memory = kept(dynamic);
+  return {reinterpret_cast<Entry*>(memory), reinterpret_cast<unsigned*>(memory + CAPACITY * sizeof(Entry)), *kept(&exchange),
+          *kept(&counters)};
+}
 
 template <int COUNT> __device__ __forceinline__ void clear_buckets(const Room& room) {
 #pragma unroll 1
@@ -182,11 +198,16 @@ __device__ __forceinline__ void place_elements(const Elements& elements, const R
   });
 }
 
-// Call `answers.put(rank, key, column)` for the best `want` of the first `count` entries, each by some thread; not for
-// those of buckets of more than `most`.
+template <class Answers>
+__device__ __forceinline__ void put_word(const Answers& answers, unsigned rank, Entry entry) {
+  const Key key = key_of_word(word_of(entry));
+  answers.put(rank, key == SIGN - 1 ? SIGN : key, column_of(entry));
+}
+
+// Call `answers.put(rank, key, column)` for the best `want` of the first `count` entries, each by some thread.
 template <class BucketOf, class Answers>
-__device__ __forceinline__ void rank_entries(const Room& room, unsigned count, unsigned want, bool in_order,
-                                             unsigned most, BucketOf bucket_of, const Answers& answers) {
+__device__ __forceinline__ void rank_entries(const Room& room, unsigned count, unsigned want, bool in_order, BucketOf bucket_of,
+                                             const Answers& answers) {
 #pragma unroll 1
   for (unsigned at = threadIdx.x; at < count; at += THREADS) {
     const Entry entry = room.entries[at];
@@ -196,7 +217,6 @@ __device__ __forceinline__ void rank_entries(const Room& room, unsigned count, u
       const unsigned bucket = bucket_of(word), end = room.counts[bucket];
       rank = bucket ? room.counts[bucket - 1] : 0;
       if (rank >= want) break;
-      if (end - rank > most) continue;
 #pragma unroll 1
       for (unsigned first = rank; first < end; first += 4) {
 #pragma unroll
@@ -250,12 +270,12 @@ __device__ __forceinline__ void select_held(const Row& row, unsigned k, bool sma
   constexpr int COUNT = Buckets<IN_ORDER>::COUNT;
   clear_buckets<COUNT>(room);
   if (threadIdx.x == 0) room.counters.count = 0;
-  Elements elements = read_elements(row, smallest);
+  const Elements elements = read_elements(row, smallest);
   const Guess guess = guess_of(elements, room.exchange, k, row);
   const Word most = least_word(guess.top) | COLUMNS;
   Word least = least_word(guess.cut), top = most, below = 0;
-  bool numbers = IN_ORDER && better_as_numbers(guess.cut, guess.top);
-  unsigned want = k, crowds = 0, most_ranked = CAPACITY;
+  bool numbers = IN_ORDER && (guess.cut == 0 || ((guess.cut ^ guess.top) & SIGN) || guess.top - guess.cut > FEW_OCTAVES);
+  unsigned want = k, crowds = 0;
   Crossing crossing;
   Buckets<IN_ORDER> buckets;
   bool crowd;
@@ -274,49 +294,32 @@ __device__ __forceinline__ void select_held(const Row& row, unsigned k, bool sma
       write_ties<1>(row, room.exchange, 0, want - added.total, added.total, answers);
       if (added.total == 0) return;
       want = added.total, crossing = {COUNT - 1, want, 0}, below = least - 1;
-      if (!IN_ORDER) break;
+      break;
     }
     if (crossing.bucket == COUNT) {  // the guess was too high
       least = 0;
     } else if (IN_ORDER ? crossing.before + crossing.count > CAPACITY : crossing.count > MOST_OF_BUCKET) {
-      Words own = {ALL_KEYS, 0};
-      elements.visit([&](Word word, unsigned) {
-        const unsigned bucket = IN_ORDER ? buckets(word) : buckets.of_word(word);
-        if (word < least || bucket != crossing.bucket) return;
-        own.least = min(own.least, word), own.most = max(own.most, word);
-      });
-      own = words_of_block(room, own);
-      elements = read_elements(row, smallest);  // that they are kept would cost registers
-      if (COLUMN_BITS || own.least < own.most) {
-        least = own.least, top = own.most;
-        numbers = IN_ORDER && better_as_numbers(key_of_word(least), key_of_word(top));
+      const Word first = crossing.bucket ? buckets.last_word(crossing.bucket - 1, least) - 1 : top;
+      const Word last = buckets.last_word(crossing.bucket, least);
+      if (IN_ORDER && buckets.scale != 0) {
+        numbers = false;
+      } else if (crossing.bucket == 0 && top != ALL_KEYS) {  // perhaps of what is above the top
+        least = last, top = ALL_KEYS;
+      } else if (first > last) {
+        least = last, top = crossing.bucket ? first + 1 : top;
       } else {
-        put_ties(elements, room, row, key_of_word(own.least), want - crossing.before, crossing.before, answers);
+        const Key tie = key_of_word(first);
+        write_ties<1>(row, room.exchange, tie == SIGN - 1 ? SIGN : tie, want - crossing.before, crossing.before, answers);
         want = crossing.before;
         if (!want) return;
-        below = own.least;
+        below = first;
         if (!IN_ORDER) break;
-        least = below + 1, top = most;
+        least = first + 1, top = most;
       }
-    } else if (IN_ORDER) {
-      const unsigned last = crossing.bucket;
-      const auto place = [&](auto bucket_of) { place_elements(elements, room, least, last, bucket_of); };
-      if (buckets.scale == 0) place([&](Word word) { return buckets.of_word(word); });
-      else place([&](Word word) { return buckets.of_number(word); });
-      if (!crowd) __syncthreads();
-      else if (HAS_MAP && rank_crowds<COUNT>(room, want, answers)) most_ranked = CROWD, crowd = false;
-      if (!crowd || crowds++ == 2) break;
-      Words own = {ALL_KEYS, 0};  // the most of what is finite
-#pragma unroll 1
-      for (unsigned at = threadIdx.x; at < crossing.before + crossing.count; at += THREADS) {
-        const Word word = word_of(room.entries[at]);
-        own.least = min(own.least, word);
-        if (key_of_word(word) < (SIGN | infinity_of(row.order))) own.most = max(own.most, word);
-      }
-      own = words_of_block(room, own);
-      least = own.least, top = max(own.least, own.most);
-      numbers = crowds == 1 ? better_as_numbers(key_of_word(least), key_of_word(top)) : buckets.scale == 0;
-      elements = read_elements(row, smallest);  // that they are kept would cost registers where nothing crowds
+    } else if (IN_ORDER && crowd && crowds < 2) {
+      crowds++;
+      if (buckets.scale == 0) least = buckets.last_word(crossing.bucket, least);
+      numbers = buckets.scale == 0, top = most;
     } else {
       break;
     }
@@ -325,11 +328,13 @@ __device__ __forceinline__ void select_held(const Row& row, unsigned k, bool sma
     __syncthreads();
   }
   if (IN_ORDER) {
-    const unsigned count = crossing.before + crossing.count;
+    const unsigned count = crossing.before + crossing.count, last = crossing.bucket;
+    if (buckets.scale == 0) place_elements(elements, room, least, last, [&](Word word) { return buckets.of_word(word); });
+    else place_elements(elements, room, least, last, [&](Word word) { return buckets.of_number(word); });
     if (crowd) sort_entries(room, count);
-    const auto rank = [&](auto bucket_of) { rank_entries(room, count, want, crowd, most_ranked, bucket_of, answers); };
-    if (buckets.scale == 0) rank([&](Word word) { return buckets.of_word(word); });
-    else rank([&](Word word) { return buckets.of_number(word); });
+    else __syncthreads();
+    if (buckets.scale == 0) rank_entries(room, count, want, crowd, [&](Word word) { return buckets.of_word(word); }, answers);
+    else rank_entries(room, count, want, crowd, [&](Word word) { return buckets.of_number(word); }, answers);
   } else {
     Word last = ALL_KEYS;
     if (below == 0) {

@@ -201,7 +201,7 @@ def _source(config: ClusterListsConfig, kind: str, *, windows: bool) -> CudaSour
         "ITEMS": max(1, min(MOST_ITEMS, config.capacity // config.threads)),
         "LISTED": _listed(config, windows=windows),
         **({"HELD": min(config.lines, MOST_ALONE)} if windows else {}),
-        "RESIDENT": config.resident + (config.threads == 256 and element_bytes == 4),  # as without the rare paths
+        "RESIDENT": config.resident,
     }
     return CudaSource(
         file=f"autotopk.strategies.cluster_lists/{'selector' if windows else 'lists'}.cu",
@@ -273,7 +273,7 @@ def shared_bytes(config: ClusterListsConfig, itemsize: int, *, windows: bool) ->
     """Of the list, its intervals, the lines that reach a cut and what blocks tell each other."""
     key = max(itemsize, 4)
     lists = 2 * config.capacity * (key + 4) + 4 * _intervals(config) + 20 * _listed(config, windows=windows)
-    return lists + config.blocks * (12 + 2 * key) + config.threads // 8 + 16
+    return lists + config.blocks * (8 + 2 * key) + config.threads // 8 + 16
 
 
 strategy = ClusterLists()

@@ -1,4 +1,5 @@
-// Lists of the blocks of a cluster: every block lists what reaches a cut of its own and sends it to all others.
+// The best k of a row that the registers of a cluster hold: every block lists what reaches a cut of its own and sends it to
+// all others; each then has the lists of all, and ranks and writes its share of the answer.
 #pragma once
 #include "holding.cuh"
 #include "share.cuh"
@@ -11,7 +12,6 @@ template <class Blocks> constexpr int AT_ONCE = LISTED < 2 * THREADS || SEGMENT<
 struct Told {
   unsigned counts[2][BLOCKS];
   Key cuts[BLOCKS], tops[BLOCKS];
-  unsigned places[BLOCKS];  // of the cuts
   unsigned ranks[WARPS];  // of the block's own warps
 };
 
@@ -32,6 +32,13 @@ __device__ __forceinline__ Room room_of(unsigned char* dynamic, Counters& counte
   unsigned* columns = reinterpret_cast<unsigned*>(keys + CAPACITY);
   unsigned* lines = columns + CAPACITY;
   return {list, keys, columns, bits, lines, *reinterpret_cast<Told*>(lines + LISTED), *kept(&exchange)};
+}
+
+// Reserve `own` of what is counted at `count`. Returns the first.
+__device__ __forceinline__ unsigned reserve_from(unsigned* count, unsigned own) {
+  unsigned all, start = 0, upto = scan_lanes(own, all);
+  if (lane_of() == 0 && all) start = atomicAdd(count, all);
+  return __shfl_sync(~0u, start, 0) + upto - own;
 }
 
 // List the block's lines that reach a cut, of which none is 0, in no order. Returns how many there are: if more than LISTED, not all
@@ -85,18 +92,16 @@ __device__ __forceinline__ void list_elements(const Row& row, const Room& room, 
   }
 }
 
-// Tell all blocks this one's cut, and the largest key that it has looked at; before a barrier of the cluster.
-template <class Blocks> __device__ __forceinline__ void tell_cut(const Room& room, Cut cut, Key top) {
-  if (threadIdx.x >= Blocks::COUNT) return;
-  Told* told = Blocks::of(&room.told, threadIdx.x);
-  told->cuts[Blocks::own()] = cut.key, told->places[Blocks::own()] = cut.place, told->tops[Blocks::own()] = top;
+// Tell all blocks how many entries this one has; before a barrier of the cluster.
+template <class Blocks> __device__ __forceinline__ void tell_count(const Room& room, unsigned turn, unsigned count) {
+  if (threadIdx.x < Blocks::COUNT) Blocks::of(&room.told, threadIdx.x)->counts[turn][Blocks::own()] = count;
 }
 
-// The highest cut of all blocks: what reaches it, all have listed.
-template <class Blocks> __device__ __forceinline__ Cut highest_cut(const Room& room) {
-  const unsigned block = lane_of() % Blocks::COUNT;
-  const Key its = room.told.cuts[block], key = largest_of_lanes(its);
-  return {key, largest_of_lanes(its == key ? room.told.places[block] : 0)};
+// The same of its cut, and of the largest key that it has looked at.
+template <class Blocks> __device__ __forceinline__ void tell_guess(const Room& room, Guess guess) {
+  if (threadIdx.x >= Blocks::COUNT) return;
+  Told* told = Blocks::of(&room.told, threadIdx.x);
+  told->cuts[Blocks::own()] = guess.cut, told->tops[Blocks::own()] = guess.top;
 }
 
 template <class T> struct alignas(16) Four {
@@ -131,8 +136,7 @@ template <class T> struct alignas(GROUP * sizeof(T)) Group {
 
 __device__ __forceinline__ unsigned place_of(int item) { return (item / GROUP * THREADS + threadIdx.x) * GROUP + item % GROUP; }
 
-// Their keys; 0 of those that do not reach a cut by their columns.
-__device__ __forceinline__ void read_keys(const Room& room, Cut cut, Key (&keys)[ITEMS]) {
+__device__ __forceinline__ void read_keys(const Room& room, Key (&keys)[ITEMS]) {
 #pragma unroll
   for (int i = 0; i < ITEMS; i += GROUP) {
     Group<Key> group = {};
@@ -140,100 +144,141 @@ __device__ __forceinline__ void read_keys(const Room& room, Cut cut, Key (&keys)
 #pragma unroll
     for (int j = 0; j < GROUP; j++) keys[i + j] = group.each[j];
   }
-  if (!cut.place) return;
-#pragma unroll
-  for (int i = 0; i < ITEMS; i++)
-    if (keys[i] == cut.key && ~room.columns[place_of(i)] < cut.place) keys[i] = 0;
-}
-
-__device__ __forceinline__ void clear_entries(const Room& room) {
-#pragma unroll
-  for (int i = 0; i < ITEMS; i += GROUP)
-    if (place_of(i) < CAPACITY) reinterpret_cast<Group<Key>*>(room.keys)[place_of(i) / GROUP] = {};
 }
 
 // Count entries of all blocks that reach a cut by intervals, of this thread's ~0 where they do not.
-template <class Intervals>
-__device__ __forceinline__ void count_entries(const Room& room, const Key (&keys)[ITEMS], Key cut, Intervals by,
-                                              unsigned (&intervals)[ITEMS]) {
+__device__ __forceinline__ void count_entries(const Room& room, const Key (&keys)[ITEMS], Key cut, Even even, unsigned (&intervals)[ITEMS]) {
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
     const bool reaches = keys[i] >= cut;
-    const unsigned column = reaches && by.of_columns() ? room.columns[place_of(i)] : 0;
-    intervals[i] = reaches ? by.interval(keys[i], column) : ~0u;
+    const unsigned column = reaches && even.own > 0 ? room.columns[place_of(i)] : 0;
+    intervals[i] = reaches ? even.interval(keys[i], column) : ~0u;
     if (reaches) atomicAdd(&room.list.intervals[intervals[i]], 1u);
   }
 }
 
-// Intervals of the entries that reach a cut where they crowd in even ones. Has barriers.
-__device__ __forceinline__ AmidTies crowded_intervals(const Room& room, const Key (&keys)[ITEMS], Cut cut,
-                                                      const Row& row) {
-  return amid_ties_of(*room.list.counters, row.cols, row.order, [&](auto entry) {
-#pragma unroll
-    for (int i = 0; i < ITEMS; i++)
-      if (keys[i] >= cut.key) entry(keys[i], room.columns[place_of(i)]);
-  });
-}
-
-// Put entries of the intervals that have the share's ranks in places, and call `put(rank, key, column)` for these
-// ranks.
-template <class Intervals, class Put>
-__device__ __forceinline__ void rank_share(const Room& room, const Key (&keys)[ITEMS],
-                                           const unsigned (&intervals)[ITEMS], Share share,
-                                           Places places, Intervals by, Put put) {
-  unsigned slots[ITEMS];
-#pragma unroll
-  for (int i = 0; i < ITEMS; i++) {
-    const bool shares = intervals[i] >= places.first && intervals[i] <= places.last;
-    slots[i] = shares ? atomicAdd(&room.list.intervals[intervals[i]], 1u) : ~0u;
-  }
-#pragma unroll
-  for (int i = 0; i < ITEMS; i++)
-    if (slots[i] != ~0u) room.list.keys[slots[i]] = keys[i], room.list.columns[slots[i]] = room.columns[place_of(i)];
-  __syncthreads();
-  rank_places(room.list, share, places, by, put);
-}
-
-// Entries that reach a cut to the list. Returns how many. Has a barrier.
-__device__ __forceinline__ unsigned bring_together(const Room& room, const Key (&keys)[ITEMS], Cut cut) {
-  unsigned own = 0;
-#pragma unroll
-  for (int i = 0; i < ITEMS; i++) own += keys[i] >= cut.key;
-  unsigned slot = reserve_from(&room.list.counters->count, own);
-#pragma unroll
-  for (int i = 0; i < ITEMS; i++)
-    if (keys[i] >= cut.key) room.list.keys[slot] = keys[i], room.list.columns[slot++] = room.columns[place_of(i)];
-  __syncthreads();
-  return room.list.counters->count;
-}
-
-// List the best of the block's elements, as many as there is room for or some fewer, and tell the cut that they reach;
-// of about `likely` that reach `cut`. Counts at `count`, which is 0; intervals are clear.
+// List all elements that reach a cut with every block. Returns how many there are: if more than CAPACITY, none is listed. Rounds
+// count from 1; all have barriers of the cluster.
 template <class Blocks>
-__device__ __forceinline__ unsigned list_fitting(const Row& row, unsigned k, const Room& room, unsigned* count,
-                                                 Key top, unsigned likely,
-                                                 Cut& cut) {
-  constexpr unsigned SPACE = SEGMENT<Blocks>, MOST = SPACE - SPACE / 8;
-  const Again again = lines_again<Blocks>(row);
-  const List& list = room.list;
-  const auto count_fitting = [&](Fitting fitting, unsigned left) {
-    visit_elements(row, again, [&](Key key, unsigned column) {
-      if (fitting.counts(key, column)) atomicAdd(&list.intervals[fitting.interval(key, column)], 1u);
-    });
-    __syncthreads();
-    const Places places = add_up(list, {left, left});
-    clear_intervals(list);
-    __syncthreads();
-    return Fits{places.first, places.begin, places.total};
-  };
-  cut = cut_to_fit(cut.key, top, row.cols, likely, k <= SPACE ? max(k, MOST) : MOST, SPACE, count_fitting);
-  Key* keys = room.keys + Blocks::own() * SPACE;
-  unsigned* columns = room.columns + Blocks::own() * SPACE;
-  const auto store = [&](unsigned slot, Key key, unsigned column) { keys[slot] = key, columns[slot] = column; };
-  store_elements(row, again, cut, 0, count, store);
+__device__ __forceinline__ unsigned list_reaching(const Row& row, const Holding<Blocks>& holding, const Room& room, Key cut,
+                                                  unsigned round) {
+  unsigned* count = &room.exchange.found[round % 3];
+  const Reaching<Blocks> reaching = elements_reaching(row, holding, cut);
+  unsigned slot = reserve_from(count, reaching.count());
   __syncthreads();
+  tell_count<Blocks>(room, round % 2, *count);
+  Blocks::sync();
+  unsigned total = 0;
 #pragma unroll 1
-  // of the list that ran over
-  for (unsigned slot = *count + threadIdx.x; slot < SPACE; slot += THREADS) keys[slot] = 0;
-  return *count;
+  for (unsigned block = 0; block < Blocks::COUNT; block++) {
+    if (block == Blocks::own()) slot += total;
+    total += room.told.counts[round % 2][block];
+  }
+  if (total <= CAPACITY)
+    store_reaching(row, holding, reaching, slot, [&](unsigned at, Key key, unsigned column) {
+#pragma unroll 1
+      for (unsigned block = 0; block < Blocks::COUNT; block++)
+        *Blocks::of(room.list.keys + at, block) = key, *Blocks::of(room.list.columns + at, block) = column;
+    });
+  if (threadIdx.x == 0) room.exchange.found[(round + 1) % 3] = 0;  // unused since the last barrier
+  Blocks::sync();
+  return total;
+}
+
+// The same where own cuts misled: a cut for all, and others between those that are known. Returns how many are listed, at most
+// CAPACITY; the others of the best are written.
+template <class Blocks, class Answers>
+__device__ __forceinline__ unsigned list_again(const Row& row, const Holding<Blocks>& holding, unsigned k, const Room& room, Key cut, Key top,
+                                               const Answers& answers) {
+  Range range = {0, ONES, 0, row.cols};
+  unsigned count, round = 1;
+#pragma unroll 1
+  for (;;) {
+    count = list_reaching(row, holding, room, cut, round++);
+    if (count >= k && count <= CAPACITY) return count;
+    if (range.bottom == range.top) return count;  // those above the ties
+    if (count >= k) range.bottom = cut, range.within = count - range.above;
+    else range.top = cut - 1, range.within -= count - range.above, range.above = count;
+    if (range.bottom == range.top) {
+      write_ties<Blocks::COUNT>(row, room.exchange, range.top, k - range.above, range.above, answers);
+      if (!range.above) return 0;
+      cut = range.top + 1;
+    } else if (round == 2 && count >= k) cut = range.bottom + 1;  // perhaps most were ties
+    else if (round % 3 == 0) cut = range.middle();
+    else cut = range.between((k + CAPACITY) / 2, top);
+  }
+}
+
+// Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster; its lines were
+// asked for.
+template <class Blocks, class Answers>
+__device__ __forceinline__ void select_gathered(const Row& row, Holding<Blocks>& holding, unsigned k, bool smallest, Room room,
+                                                const Answers& answers) {
+  const Aim aim = aim_of<Blocks>(k, row);
+  if (threadIdx.x < 3) room.exchange.found[threadIdx.x] = 0;
+  if (threadIdx.x < 2) room.list.counters->crossing[threadIdx.x] = 0;  // a share may have no ranks
+  if (threadIdx.x == 0) room.exchange.lines[0] = room.list.counters->count = 0;
+  clear_intervals(room.list);
+#pragma unroll
+  for (int i = 0; i < ITEMS; i += GROUP)
+    if (place_of(i) < CAPACITY) reinterpret_cast<Group<Key>*>(room.keys)[place_of(i) / GROUP] = {};
+  Blocks::arrive();  // waited for before anything is sent
+  find_best(row, holding, smallest);
+  Guess guess = own_cut(holding, room.exchange, room.told.ranks, aim);
+  guess.cut = max(guess.cut, Key(1));
+  const unsigned listed = list_lines(holding, room, &room.exchange.lines[0], guess.cut);
+  unsigned* found = &room.exchange.found[0];
+  if (listed <= LISTED) list_elements<Blocks>(row, room, listed, found, guess.cut);
+  __syncthreads();
+  const unsigned own = listed <= LISTED ? *found : CAPACITY + 1;
+  Blocks::wait();
+  if (own <= SEGMENT<Blocks>) send_entries<Blocks>(room, own);
+  tell_count<Blocks>(room, 0, own);
+  tell_guess<Blocks>(room, guess);
+  Blocks::sync();
+  const unsigned block = lane_of() % Blocks::COUNT;
+  const Key cut = largest_of_lanes(room.told.cuts[block]), top = largest_of_lanes(room.told.tops[block]);
+  const Share share = share_of<Blocks>(k);
+  const auto put = [&](unsigned rank, Key key, unsigned column) {
+    if (rank >= share.first && rank < share.end) answers.put(rank, key, column);
+  };
+  unsigned count = 0;  // of a list without gaps
+  if (largest_of_lanes(room.told.counts[0][block]) <= SEGMENT<Blocks>) {
+    const Even even = even_between(top, cut, row.cols, row.order);
+    Key keys[ITEMS];
+    unsigned intervals[ITEMS];
+    read_keys(room, keys);
+    Even of_keys = even;
+    of_keys.scale = 0;
+    if (even.scale > 0) count_entries(room, keys, cut, even, intervals);
+    else count_entries(room, keys, cut, of_keys, intervals);
+    __syncthreads();
+    const Places places = add_up(room.list, share);
+    if (places.total >= k) {
+      if (share.first == share.end) return;
+      if (!places.crowd) {
+        unsigned slots[ITEMS];
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) {
+          const bool shares = intervals[i] >= places.first && intervals[i] <= places.last;
+          slots[i] = shares ? atomicAdd(&room.list.intervals[intervals[i]], 1u) : ~0u;
+        }
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++)
+          if (slots[i] != ~0u) room.list.keys[slots[i]] = keys[i], room.list.columns[slots[i]] = room.columns[place_of(i)];
+        __syncthreads();
+        return rank_places(room.list, share, places, even, put);
+      }
+#pragma unroll
+      for (int i = 0; i < ITEMS; i++) {
+        if (intervals[i] == ~0u) continue;
+        const unsigned slot = atomicAdd(&room.list.counters->count, 1u);
+        room.list.keys[slot] = keys[i], room.list.columns[slot] = room.columns[place_of(i)];
+      }
+      __syncthreads();
+      count = places.total;
+    }
+  }
+  if (!count) count = list_again(row, holding, k, room, least_of_lanes(room.told.cuts[block]), top, answers);
+  if (count) rank_list(room.list, count, min(count, share.end), row.cols, row.order, put);
 }

@@ -1,10 +1,9 @@
 // A row in the registers of a cluster, and a cut for each block that about as many of its elements as are among the wanted
 // reach, and some more.
 //
-// Lines are dealt out to the blocks by turns, 128 bytes each, so that what is concentrated somewhere in a row, as the
-// best of one in order are, is all blocks' alike.
+// Lines are dealt out to the blocks by turns, so that what is concentrated somewhere in a row is all blocks' alike.
 #pragma once
-#include "fitting.cuh"
+#include "ties.cuh"
 
 // The blocks of a cluster that share a row.
 struct Together {
@@ -17,28 +16,9 @@ struct Together {
   template <class T> static __device__ __forceinline__ T* of(T* address, unsigned block) { return of_block(address, block); }
 };
 
-constexpr unsigned TURN = 8;  // lines that a block is dealt at once
-template <class Blocks> constexpr unsigned STRIDE = Blocks::COUNT * THREADS;
-
-// Where in a round of turns a block's is: another each time, so that no stride is one block's.
-template <class Blocks> __device__ __forceinline__ unsigned turn_of(unsigned own, unsigned round) {
-  return (own + (round * 0x9E3779B1u >> 28)) % Blocks::COUNT;
-}
-
-// The first line of a thread.
-template <class Blocks> __device__ __forceinline__ unsigned first_line(const Row& row, unsigned own) {
-  const unsigned round = threadIdx.x / TURN;
-  return row.begin + (round * Blocks::COUNT + turn_of<Blocks>(own, round)) * TURN + threadIdx.x % TURN;
-}
-
-// The line that is the row's in part, of two threads of the first block; ~0 of the others.
-template <class Blocks> __device__ __forceinline__ unsigned line_in_part(const Row& row) {
-  const bool has = threadIdx.x == 0 ? !row.whole(0) : threadIdx.x == 1 && row.end > 0 && row.end < row.all_lines();
-  return has && Blocks::own() == 0 ? threadIdx.x * row.end : ~0u;
-}
-
 // What a thread holds: lines `first`, `first + STRIDE`, ...
 template <class Blocks> struct Holding {
+  static constexpr unsigned STRIDE = Blocks::COUNT * THREADS;
 
   uint4 bits[Blocks::HOLDS];
   Key best[Blocks::HOLDS];  // 0 where there is no line
@@ -46,7 +26,7 @@ template <class Blocks> struct Holding {
   Key part;            // of a line that is the row's in part, of two threads
   unsigned part_line;  // ~0 where there is none
 
-  __device__ __forceinline__ unsigned line(int number) const { return first + number * STRIDE<Blocks>; }
+  __device__ __forceinline__ unsigned line(int number) const { return first + number * STRIDE; }
   __device__ __forceinline__ bool has(int number) const { return line(number) < end; }
 };
 
@@ -59,7 +39,7 @@ template <bool SMALLEST, bool HALF, class Blocks> __device__ __forceinline__ voi
 }
 
 template <class Blocks> __device__ __forceinline__ void ask_for_lines(const Row& row, Holding<Blocks>& holding, unsigned own = Blocks::own()) {
-  holding.first = first_line<Blocks>(row, own), holding.end = row.end;
+  holding.first = row.begin + own * THREADS + threadIdx.x, holding.end = row.end;
 #pragma unroll
   for (int i = 0; i < Blocks::HOLDS; i++)
     holding.bits[i] = holding.has(i) ? __ldg(row.lines + holding.line(i)) : make_uint4(0, 0, 0, 0);
@@ -70,8 +50,10 @@ template <class Blocks> __device__ __forceinline__ void find_best(const Row& row
   else if (ELEMENT_BYTES == 2 && row.order.half())
     smallest ? find_best<true, true>(holding, row.order) : find_best<false, true>(holding, row.order);
   else smallest ? find_best<true, false>(holding, row.order) : find_best<false, false>(holding, row.order);
-  holding.part = 0, holding.part_line = line_in_part<Blocks>(row);
-  if (holding.part_line != ~0u) {
+  holding.part = 0, holding.part_line = ~0u;
+  const bool has = threadIdx.x == 0 ? !row.whole(0) : threadIdx.x == 1 && row.end > 0 && row.end < row.all_lines();
+  if (has && Blocks::own() == 0) {
+    holding.part_line = threadIdx.x ? row.end : 0;
     unsigned inside;
     const uint4 bits = row.part(holding.part_line, inside);
 #pragma unroll
@@ -81,8 +63,8 @@ template <class Blocks> __device__ __forceinline__ void find_best(const Row& row
 }
 
 // Every how many lines of a thread one is looked at for its maximum, so that half of the maxima are none of the wanted.
-template <class Blocks> __device__ __forceinline__ unsigned spread_of(unsigned want, unsigned cols) {
-  unsigned spread = 1;
+template <class Blocks> __device__ __forceinline__ int spread_of(unsigned want, unsigned cols) {
+  int spread = 1;
 #pragma unroll
   for (int group = Blocks::HOLDS / 2; group; group /= 2)
     if (3 * VECTOR * group * (unsigned long long)want > cols) spread = Blocks::HOLDS / group;
@@ -92,18 +74,19 @@ template <class Blocks> __device__ __forceinline__ unsigned spread_of(unsigned w
 // What the cut of a block is to be: of the threads' maxima one that as many reach as if the block had its part of the wanted and
 // four deviations more.
 struct Aim {
-  unsigned spread;  // a power of two
+  int spread;
   unsigned in_block, in_warp;  // ranks of maxima, from 1
 };
 
 template <class Blocks> __device__ __forceinline__ Aim aim_of(unsigned want, const Row& row) {
-  const unsigned spread = spread_of<Blocks>(want, row.cols), total = row.end - row.begin;
-  constexpr unsigned ROUND = TURN * Blocks::COUNT;  // lines
-  const unsigned full = total / STRIDE<Blocks>, rest = total % STRIDE<Blocks>;
-  const unsigned last = rest / ROUND * TURN +  // of the block
-                        min(max(int(rest % ROUND - turn_of<Blocks>(Blocks::own(), rest / ROUND) * TURN), 0), TURN);
-  const unsigned looked_at = ((full + spread - 1) >> (31 - __clz(spread))) * THREADS + (full & (spread - 1) ? 0 : last);
-  const unsigned threads = full ? THREADS : last;  // that have lines
+  const int spread = spread_of<Blocks>(want, row.cols), total = row.end - row.begin;
+  unsigned looked_at = 0, threads = 0;  // lines of the block, and threads that have any
+#pragma unroll
+  for (int i = 0; i < Blocks::HOLDS; i++) {
+    const unsigned lines = min(max(total - int(Blocks::own() * THREADS + i * Holding<Blocks>::STRIDE), 0), THREADS);
+    if ((i & (spread - 1)) == 0) looked_at += lines;
+    if (i == 0) threads = lines;
+  }
   const float elements = float(looked_at * VECTOR), wanted = __fdividef(float(want), float(row.cols)) * elements;
   const float target = wanted + 4 * sqrtf(wanted) + 4, reached = fminf(__fdividef(target, fmaxf(elements, 1)), 0.9999f);
   const float each = __fdividef(elements, float(max(threads, 1u)));
@@ -139,7 +122,55 @@ __device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchang
   return guess;
 }
 
-// The lines of a thread, to be read again: to hold them any longer would cost registers where nobody does.
-template <class Blocks> __device__ __forceinline__ Again lines_again(const Row& row) {
-  return {first_line<Blocks>(row, Blocks::own()), STRIDE<Blocks>, row.end, line_in_part<Blocks>(row)};
+// Which elements of a thread reach a cut, a bit each.
+template <class Blocks> struct Reaching {
+  static constexpr int WORDS = (Blocks::HOLDS * VECTOR + 31) / 32;
+  unsigned words[WORDS];
+  unsigned part;
+
+  __device__ __forceinline__ unsigned of_line(int number) const {
+    return words[number * VECTOR / 32] >> (number * VECTOR % 32) & EVERY;
+  }
+  __device__ __forceinline__ unsigned count() const {
+    unsigned sum = __popc(part);
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) sum += __popc(words[i]);
+    return sum;
+  }
+};
+
+template <class Blocks>
+__device__ __forceinline__ Reaching<Blocks> elements_reaching(const Row& row, const Holding<Blocks>& holding, Key cut) {
+  Reaching<Blocks> reaching = {};
+#pragma unroll
+  for (int i = 0; i < Blocks::HOLDS; i++) {
+    if (holding.best[i] < cut || (cut == 0 && !holding.has(i))) continue;
+    const unsigned chosen = elements_reaching(holding.bits[i], EVERY, cut, row.order);
+    reaching.words[i * VECTOR / 32] |= chosen << (i * VECTOR % 32);
+  }
+  if (holding.part_line != ~0u && holding.part >= cut) {
+    unsigned inside;
+    const uint4 bits = row.part(holding.part_line, inside);
+    reaching.part = elements_reaching(bits, inside, cut, row.order);
+  }
+  return reaching;
+}
+
+// Call `store(slot, key, column)` for them, slots from `slot` on.
+template <class Blocks, class Store>
+__device__ __forceinline__ void store_reaching(const Row& row, const Holding<Blocks>& holding, const Reaching<Blocks>& reaching, unsigned slot, Store store) {
+#pragma unroll
+  for (int i = 0; i < Blocks::HOLDS; i++) {
+    const unsigned chosen = reaching.of_line(i);
+    if (!chosen) continue;
+#pragma unroll
+    for (int e = 0; e < VECTOR; e++)
+      if (chosen >> e & 1) store(slot++, equal_key(element(holding.bits[i], e), row.order), row.column(holding.line(i), e));
+  }
+  if (!reaching.part) return;
+  unsigned inside;
+  const uint4 bits = row.part(holding.part_line, inside);
+#pragma unroll
+  for (int e = 0; e < VECTOR; e++)
+    if (reaching.part >> e & 1) store(slot++, equal_key(element(bits, e), row.order), row.column(holding.part_line, e));
 }

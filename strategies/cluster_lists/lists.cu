@@ -2,7 +2,7 @@
 //
 // Compile-time: see keys.cuh, list.cuh, order.cuh, cluster.cuh, lines.cuh; LISTED (lines of a block that reach its cut);
 // RESIDENT (blocks of a processor that registers must suffice for).
-#include "select.cuh"
+#include "gather.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     KERNEL(const Element* __restrict__ x, Element* __restrict__ values, void* __restrict__ indices, long long row_stride,

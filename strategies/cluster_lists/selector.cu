@@ -1,7 +1,7 @@
 // The best of every window, a cluster for each, or a block where that holds it, in the form that a selector is asked for.
 //
 // Compile-time: as of lists.cu; HELD (lines of a thread, of windows that a block selects from sooner than a cluster).
-#include "select.cuh"
+#include "gather.cuh"
 #include "windows.cuh"
 
 // A block that has a window alone.

@@ -2,7 +2,7 @@
 // maxima reach it are read again and their elements listed by the cluster's first block, once more where the guess misled,
 // and put in order by it.
 #pragma once
-#include "fitting.cuh"
+#include "ties.cuh"
 
 constexpr int AGAIN = 4;  // lines of a thread that are read again at once
 
@@ -69,13 +69,15 @@ __device__ __forceinline__ void list_elements(const Row& row, const List& list, 
 }
 
 // List all elements that reach a cut with the first block. Returns how many there are, or reach it at least, if more than
-// CAPACITY: then not all are listed. Has a barrier of the cluster.
+// CAPACITY: then not all are listed. Rounds count from 0; all have barriers of the cluster.
 __device__ __forceinline__ unsigned list_reaching(const Row& row, const Maxima& maxima, const List& list, unsigned* lines,
-                                                  Exchange& exchange, Key cut) {
-  const unsigned listed = list_lines(maxima, lines, &exchange.lines[0], cut);
-  unsigned* count = of_block(&exchange.found[0], 0);
+                                                  Exchange& exchange, Key cut, unsigned round) {
+  const unsigned turn = round % 3;
+  const unsigned listed = list_lines(maxima, lines, &exchange.lines[turn], cut);
+  unsigned* count = of_block(&exchange.found[turn], 0);
   if (listed <= CAPACITY) list_elements(row, list, lines, listed, count, cut);
   else if (threadIdx.x == 0) atomicAdd(count, listed);
+  if (threadIdx.x == 0) exchange.lines[(turn + 1) % 3] = exchange.found[(turn + 1) % 3] = 0;  // unused since the last barrier
   cluster_sync();
   return *count;
 }
@@ -95,74 +97,9 @@ __device__ __forceinline__ Memory memory_of(unsigned char* dynamic, Counters* co
 
 __device__ __forceinline__ void clear_memory(Memory& memory) {
   cluster_arrive();  // waited for with the guess
-  if (threadIdx.x == 0) memory.exchange.lines[0] = memory.exchange.found[0] = memory.exchange.found[1] = 0;
+  if (threadIdx.x == 0) memory.exchange.lines[0] = memory.exchange.found[0] = 0;
   clear_list(memory.list);
   clear_intervals(memory.list);
-}
-
-// Count elements of all blocks by intervals that are clear. Tells all what fits; ends with a barrier of the cluster.
-__device__ __forceinline__ Fits count_fitting(const Row& row, Again again, const List& list, Fitting fitting,
-                                              unsigned left) {
-  visit_elements(row, again, [&](Key key, unsigned column) {
-    if (fitting.counts(key, column)) atomicAdd(&list.intervals[fitting.interval(key, column)], 1u);
-  });
-  __syncthreads();
-#if BLOCKS > 1
-  unsigned* first = of_block(list.intervals, 0);
-#pragma unroll 1
-  for (unsigned i = threadIdx.x; i < INTERVALS && block_of(); i += THREADS) {
-    if (list.intervals[i]) atomicAdd(first + i, list.intervals[i]);
-    list.intervals[i] = 0;
-  }
-  cluster_sync();
-#endif
-  unsigned* told = list.counters->crossing;
-  if (block_of() == 0) {
-    const Places places = add_up(list, {left, left});
-    clear_intervals(list);
-    __syncthreads();
-    if (threadIdx.x < BLOCKS) {
-      unsigned* its = of_block(told, threadIdx.x);
-      its[0] = places.first, its[1] = places.begin, its[2] = places.total;
-    }
-  }
-  cluster_sync();
-  return {told[0], told[1], told[2]};
-}
-
-// List the best of the row with the first block where the guess misled: `count` elements reach it, or more. Returns how
-// many, k or more; all of the block's shared memory but the exchange is clear. Has barriers of the cluster.
-__device__ __forceinline__ unsigned list_again(const Row& row, const Maxima& maxima, unsigned k, const Memory& memory,
-                                               Cut& cut, Key& top, unsigned count) {
-  Exchange& exchange = memory.exchange;
-  if (threadIdx.x < 3) memory.list.counters->crossing[threadIdx.x] = 0;  // where all fits, nothing tells it
-  const Again again = {maxima.first, THREADS, maxima.end, maxima.part_line};
-  const bool part = maxima.part_line != ~0u;
-  Extent extent = {part ? maxima.part : ~Key(0), part ? maxima.part : 0};
-#pragma unroll
-  for (int i = 0; i < LINES; i++)
-    if (maxima.has(i)) extent.least = min(extent.least, maxima.keys[i]), extent.most = max(extent.most, maxima.keys[i]);
-  extent = extent_of_block(exchange, extent);
-#if BLOCKS > 1
-  if (threadIdx.x < BLOCKS) {
-    *of_block(&exchange.block_guesses[block_of()], threadIdx.x) = extent.least;
-    *of_block(&exchange.block_tops[block_of()], threadIdx.x) = extent.most;
-  }
-  cluster_sync();
-  extent = {least_of_lanes(exchange.block_guesses[lane_of() % BLOCKS]),
-            largest_of_lanes(exchange.block_tops[lane_of() % BLOCKS])};
-#endif
-  const auto counts = [&](Fitting by, unsigned left) { return count_fitting(row, again, memory.list, by, left); };
-  const bool few = count < k;
-  cut = cut_to_fit(few ? extent.least : cut.key, extent.most, row.cols, few ? 0 : count, k, CAPACITY, counts);
-  Key* keys = of_block(memory.list.keys, 0);
-  unsigned* columns = of_block(memory.list.columns, 0);
-  unsigned* found = of_block(&exchange.found[1], 0);
-  const auto store = [&](unsigned slot, Key key, unsigned column) { keys[slot] = key, columns[slot] = column; };
-  store_elements(row, again, cut, 0, found, store);
-  cluster_sync();
-  top = extent.most;
-  return *found;
 }
 
 // Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster.
@@ -172,18 +109,32 @@ __device__ __forceinline__ void select_best(const Row& row, unsigned k, bool sma
   clear_memory(memory);
   const Maxima maxima = read_maxima(row, lines, smallest);
   const Guess guess = guess_cut(maxima, memory.exchange, k, row, lines);
-  Cut cut = {guess.cut, 0};
-  Key top = guess.top;
-  unsigned count = list_reaching(row, maxima, memory.list, memory.lines, memory.exchange, cut.key);
-  if (count < k || count > CAPACITY) count = list_again(row, maxima, k, memory, cut, top, count);
+  Range range = {0, ONES, 0, row.cols};
+  Key cut = guess.cut;
+  unsigned count, round = 0;
+#pragma unroll 1
+  for (;;) {
+    count = list_reaching(row, maxima, memory.list, memory.lines, memory.exchange, cut, round++);
+    if (count >= k && count <= CAPACITY) break;
+    if (count >= k) range.bottom = cut, range.within = count - range.above;
+    else range.top = cut - 1, range.within -= count - range.above, range.above = count;
+    if (range.bottom == range.top) {
+      write_ties<BLOCKS>(row, memory.exchange, range.top, k - range.above, range.above, answers);
+      cut = range.top + 1, count = range.above;
+      if (count) list_reaching(row, maxima, memory.list, memory.lines, memory.exchange, cut, round);
+      break;
+    }
+    if (round == 1 && count >= k) cut = range.bottom + 1;  // perhaps most were ties
+    else if (round % 3 == 0) cut = range.middle();
+    else cut = range.between((k + CAPACITY) / 2, guess.top);
+  }
   cluster_arrive();  // after the first block's memory was read
-  if (block_of() == 0) {
+  if (block_of() == 0 && count > 0) {
     Held held = hold(memory.list, count);
-    const unsigned cols = cut.place && top == cut.key ? ~cut.place + 1 : row.cols;  // above all that are listed
-    const Even even = cut.key > 1 ? even_between(top, cut.key, cols, row.order)
+    const Even even = cut > 1 ? even_between(guess.top, cut, row.cols, row.order)
                               : even_intervals(memory.list, held, count, row.cols, row.order);
-    rank_held<true>(memory.list, held, count, k, even,
-                    [&](unsigned rank, Key key, unsigned column) { answers.put(rank, key, column); });
+    rank_held(memory.list, held, count, min(count, k), even,
+              [&](unsigned rank, Key key, unsigned column) { answers.put(rank, key, column); });
   }
   cluster_wait();
 }

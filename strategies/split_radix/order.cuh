@@ -49,8 +49,6 @@ struct Even {
   float scale;       // intervals of a number, or 0 where they are of keys
   Order order;
 
-  __device__ __forceinline__ bool of_columns() const { return own > 0; }
-
   __device__ __forceinline__ unsigned interval(Key key, unsigned column) const {
     if (key > most) return 0;
 #if BOTH_SIGNS
@@ -91,79 +89,6 @@ __device__ __forceinline__ Even even_intervals(const List& list, const Held& hel
   const int warp = lane_of() < WARPS ? lane_of() : 0;
   most = largest_of_lanes(counters.keys[0][warp]), least = ~largest_of_lanes(counters.keys[1][warp]);
   return even_between(most, least, cols, order);
-}
-
-// The columns of some entries.
-struct Columns {
-  unsigned first, last;
-
-  __device__ __forceinline__ void add(unsigned column) { first = min(first, column), last = max(last, column); }
-};
-
-// Intervals for crowds of equal keys: the entries of the largest key and of the least are told apart by their columns.
-struct AmidTies {
-  static constexpr unsigned QUARTER = INTERVALS / 4;  // for each of the two; the others are of the keys between
-
-  Key most, least;
-  unsigned most_first, least_first;
-  int most_shift, least_shift;
-  Even between;
-
-  __device__ __forceinline__ bool of_columns() const { return true; }
-
-  __device__ __forceinline__ unsigned interval(Key key, unsigned column) const {
-    if (key == most) return (column - most_first) >> most_shift;
-    if (key == least) return INTERVALS - QUARTER + ((column - least_first) >> least_shift);
-    return QUARTER + between.interval(key, column) / 2;
-  }
-};
-
-// `second` is the largest key but one.
-__device__ __forceinline__ AmidTies amid_ties(Key most, Key second, Key least, Columns of_most, Columns of_least,
-                                              unsigned cols, Order order) {
-  constexpr int BITS = INTERVAL_BITS - 2;
-  return {most,
-          least,
-          of_most.first,
-          of_least.first,
-          max(bits_of(of_most.last - of_most.first) - BITS, 0),
-          max(bits_of(of_least.last - of_least.first) - BITS, 0),
-          even_between(second, least, cols, order)};
-}
-
-// Over entries that `visit(entry)` calls `entry(key, column)` for, at least one in the block. Has barriers.
-template <class Visit> __device__ __forceinline__ AmidTies amid_ties_of(Counters& counters, unsigned cols,
-                                                                        Order order, Visit visit) {
-  const int warp = lane_of() < WARPS ? lane_of() : 0;
-  Key most = 0, least = 0;  // the least as its complement, so that both are largest
-  visit([&](Key key, unsigned) { most = max(most, key), least = max(least, Key(~key)); });
-  most = largest_of_lanes(most), least = largest_of_lanes(least);
-  __syncthreads();
-  if (lane_of() == 0) counters.keys[0][warp_of()] = most, counters.keys[1][warp_of()] = least;
-  __syncthreads();
-  most = largest_of_lanes(counters.keys[0][warp]), least = ~largest_of_lanes(counters.keys[1][warp]);
-  Key second = 0;
-  Columns of_most = {~0u, 0}, of_least = {~0u, 0};
-  visit([&](Key key, unsigned column) {
-    if (key < most) second = max(second, key);
-    if (key == most) of_most.add(column);
-    if (key == least) of_least.add(column);
-  });
-  unsigned* columns = counters.bins[0];
-  second = largest_of_lanes(second);
-  of_most = {__reduce_min_sync(~0u, of_most.first), __reduce_max_sync(~0u, of_most.last)};
-  of_least = {__reduce_min_sync(~0u, of_least.first), __reduce_max_sync(~0u, of_least.last)};
-  __syncthreads();
-  if (lane_of() == 0) {
-    counters.keys[0][warp_of()] = second;
-    columns[warp_of()] = of_most.first, columns[32 + warp_of()] = of_most.last;
-    columns[64 + warp_of()] = of_least.first, columns[96 + warp_of()] = of_least.last;
-  }
-  __syncthreads();
-  second = largest_of_lanes(counters.keys[0][warp]);
-  of_most = {__reduce_min_sync(~0u, columns[warp]), __reduce_max_sync(~0u, columns[32 + warp])};
-  of_least = {__reduce_min_sync(~0u, columns[64 + warp]), __reduce_max_sync(~0u, columns[96 + warp])};
-  return amid_ties(most, second, least, of_most, of_least, cols, order);
 }
 
 // Intervals between entries, the best first.
@@ -288,26 +213,14 @@ __device__ __forceinline__ void rank_intervals(const List& list, const Held& hel
 
 // Call `put(rank, key, column)` for the best `want` of the list's `count` entries, which threads hold as well, each by some
 // thread. Counts of intervals must be clear. Changes the order of the list and its counters. Begins and ends without a
-// barrier. With TIES crowds of equal keys are thought of first.
-template <bool TIES = false, class Put>
+// barrier.
+template <class Put>
 __device__ __forceinline__ void rank_held(const List& list, Held& held, unsigned count, unsigned want, Even even, Put put) {
   if (!count_intervals(list, held, count, want, even)) {
     rank_intervals(list, held, count, want, even, put);
     return;
   }
   clear_intervals(list);
-  if constexpr (TIES) {
-    const AmidTies amid = amid_ties_of(*list.counters, 1u << 31, even.order, [&](auto entry) {
-#pragma unroll
-      for (int i = 0; i < ITEMS; i++)
-        if (i * THREADS + threadIdx.x < count) entry(held.keys[i], held.columns[i]);
-    });
-    if (!count_intervals(list, held, count, want, amid)) {
-      rank_intervals(list, held, count, want, amid, put);
-      return;
-    }
-    clear_intervals(list);
-  }
   const Split split = split_intervals(list, count);
   count_intervals(list, held, count, want, split);
   rank_intervals(list, held, count, want, split, put);
