@@ -77,24 +77,24 @@ def _of_any_sizes(
     x: Tensor, k: int, group: Any, dim: int, largest: bool, sorted: bool, stable: bool
 ) -> torch.return_types.topk:
     """The same after an agreement. Where it was the same before, we take it that it will be, and begin."""
-    _ranks(group)
-    if torch.compiler.is_compiling() or (isinstance(x, Tensor) and x.is_cuda and capturing()):
-        raise ValueError("torch.compile and CUDA graphs need `sizes`, the columns of every rank's shard")
     flags = {"largest": largest, "sorted": sorted, "stable": stable}
-    call = (x.shape, x.dtype, x.device, k, dim, *flags.values()) if _is_usual(x, k, dim, **flags) else None
-    all_before = _before.setdefault(group, {})
-    if call and (before := all_before.get(call)) and (again := _again(x, k, group, dim, **flags, sizes=before.sizes)):
-        found, all_about = again.if_agreed(x, before.all_about)
+    call = (x.shape, x.dtype, x.device, k, dim, largest, sorted, stable) if _is_usual(x, k, dim, **flags) else None
+    if call and (before := _before.get(group, _NOTHING).get(call)) and _is_data_alone(x):
+        found, all_about = before.among.if_agreed(x, before.all_about)
         if found:
             return torch.return_types.topk(found)
         sizes = agreed_sizes(all_about, x, k, dim, flags, group)
     else:
+        _ranks(group)
+        if torch.compiler.is_compiling() or (isinstance(x, Tensor) and x.is_cuda and capturing()):
+            raise ValueError("torch.compile and CUDA graphs need `sizes`, the columns of every rank's shard")
         sizes, all_about = agreed(x, k, dim, flags, group)
     answer = sharded_topk(x, k, group, dim, largest, sorted, stable, sizes)
-    if call:
+    if call and (among := _again(x, k, group, dim, **flags, sizes=sizes)):
+        all_before = _before.setdefault(group, {})
         if len(all_before) >= _MOST_KEPT:
             all_before.clear()
-        all_before[call] = _Agreement(all_about, sizes)
+        all_before[call] = _Agreement(all_about, among)
     return answer
 
 
@@ -123,6 +123,7 @@ def _topk_of_data(
         if key not in kept:
             if len(kept) >= _MOST_KEPT:
                 kept.clear()
+                _before.pop(group, None)
             kept[key] = _AmongPeers(peers, lists, x, dim, largest, stable)
         return kept[key](x)
     else:
@@ -169,7 +170,8 @@ class _Agreement(NamedTuple):
 
     all_about: list[bytes]
     """What every rank told about its call."""
-    sizes: list[int]
+    among: _AmongPeers
+    """What answered, and is kept as long as `_kept` keeps it."""
 
 
 _MOST_KEPT = 1024
@@ -177,6 +179,7 @@ _kept: WeakKeyDictionary[Any, dict[Any, _AmongPeers]] = WeakKeyDictionary()
 """By groups, and by what was asked and found right: the same on all ranks, as their shards' sizes are part of it."""
 _before: WeakKeyDictionary[Any, dict[Any, _Agreement]] = WeakKeyDictionary()
 """By groups, and by this rank's call alone."""
+_NOTHING: dict[Any, Any] = {}
 
 
 def _key(x: Tensor, k: int, dim: int, largest: bool, stable: bool, sizes: Sequence[int]) -> tuple[Any, ...]:
@@ -199,9 +202,14 @@ def _again(
         found = kept.get(_key(x, k, dim % x.dim(), largest, stable, sizes))
     except (TypeError, ZeroDivisionError):  # not what anybody is answered for
         return None
-    if found is None or not -x.dim() <= dim < x.dim() or (x.is_cuda and capturing()):
-        return None
-    return None if operations.is_transformed() or (x.requires_grad and torch.is_grad_enabled()) else found
+    return found if found and -x.dim() <= dim < x.dim() and _is_data_alone(x) else None
+
+
+def _is_data_alone(x: Tensor) -> bool:
+    """Whether nothing but its data is asked about, now."""
+    return not (
+        (x.is_cuda and capturing()) or operations.is_transformed() or (x.requires_grad and torch.is_grad_enabled())
+    )
 
 
 def _places_in(part: Tensor, lists: Lists, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:

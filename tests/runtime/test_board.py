@@ -63,7 +63,7 @@ def test_what_is_half_written_does_not_count(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(board, "PATIENCE_S", 0.05)
     whole: list[tuple[int, bytes]] = []
     monkeypatch.setattr(one, "_write", lambda slot, data: whole.append((slot, data)))
-    with pytest.raises(TimeoutError, match="rank 0 of the group has not come"):
+    with pytest.raises(TimeoutError, match="rank 1 of the group has not come"):
         exchanged(one, b"7")
     slot, data = whole[0]
     Board._write(one, slot, data[:-1])
