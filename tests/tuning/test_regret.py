@@ -25,6 +25,28 @@ def test_served_is_raced_with_the_best(
     assert "2 of 2 shapes" in printed
 
 
+@pytest.mark.filterwarnings("ignore::autotopk.AutotopkWarning")
+def test_a_budget_that_is_too_short_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["2", "3", "--small", "--budget", "0.01"])
+    assert left.value.code == 1
+    assert "no shape was tuned and raced" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::autotopk.AutotopkWarning")
+def test_kernels_are_built_for_some_shapes_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And those before are raced first."""
+    monkeypatch.setattr("scripts.regret.AT_ONCE", 1)
+    monkeypatch.setenv("AUTOTOPK_BUILD", "wait")
+    asked: list[int] = []
+    monkeypatch.setattr("autotopk.warmup", lambda problems: asked.append(len(problems)))
+    main(["3", "4", "--small", "--budget", "600"])
+    assert asked == [1, 1, 1]
+    assert "3 of 3 shapes" in capsys.readouterr().out
+
+
 def test_margins_are_subtracted() -> None:
     best = [10.0, 10.1, 9.9, 10.0, 10.0, 10.05, 9.95]
     assert regret(best, best) == 1
