@@ -24,7 +24,7 @@ from autotopk.strategies.cluster_lists import MOST_ALONE, ClusterListsConfig
 from autotopk.strategies.load_maxima import MOST_HELD, LoadMaximaConfig
 from autotopk.strategies.split_radix import HELD, SplitRadixConfig
 from autotopk.strategy import Config, Strategy
-from autotopk.told import ANY_ORDER, task_of, told
+from autotopk.told import ANY_ORDER, PLAIN, task_of, told
 from tests.contract.emulated import PREEMPTIONS
 from tests.emulator.sequences import Sequences
 from tests.runtime.drawn_windows import dirty, int32, same, table_of, windows
@@ -92,7 +92,10 @@ def check(sequences: Sequences, which: Which, x: Tensor, k: int | Tensor, *, see
     assert isinstance(program, KernelProgram)
     preempt = PREEMPTIONS[seed % len(PREEMPTIONS)]
     given_to_kernel = told(x, task)
-    assert bool(int(given_to_kernel["flags"]) & ANY_ORDER) is not in_order
+    flags = int(given_to_kernel["flags"])
+    assert bool(flags & ANY_ORDER) is not in_order
+    plain = len(found) == 1 and task.indices.dtype is torch.int32 and asked.get("page_table") is None
+    assert bool(flags & PLAIN) is plain
     sequences.run(program, problem, {"x": x, **given_to_kernel}, seed=seed, preempt=preempt)
     expected = select(x, k, largest=largest, **asked)
     if not in_order:
