@@ -1,18 +1,21 @@
-"""Winners to ship: `python scripts/ship.py TUNING.sqlite`, a database that `autotopk tune` made on an H200.
+"""Winners to ship: `python scripts/ship.py TUNING.sqlite [sm_90.check]`, of a database that an H200 tuned.
 
 What is shipped now stays, as an incumbent does, unless the other is 3 % faster beside torch.topk. Where its kernel has
 become other machine code it gives way, unless it was not raced again and the other is 3 % slower: it is stale then.
-Predictions are fitted to docs/figures/predictions, as `python scripts/predictions.py` has them.
+Predictions are fitted to docs/figures/predictions, as `python scripts/predictions.py` has them. What that GPU found out
+about shipped kernels, in `checks` of its cache folder, is added to what is known of those that are shipped: it checks
+those alone that nobody had checked.
 """
 
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from pathlib import Path
 
 from autotopk import settings
 from autotopk.candidate import Candidate
 from autotopk.key import TuningKey
+from autotopk.packs import Check, Packs, read_check
 from autotopk.prediction import rows_of
 from autotopk.runtime import borrowing
 from autotopk.tuning import bounds
@@ -44,10 +47,35 @@ def chosen(
     return found
 
 
+def checked(shipped: Check | None, found: Check, codes: Collection[str]) -> Check:
+    """Both, of kernels with these codes."""
+    both = found if shipped is None else shipped.then(found)
+    failed = {code: reason for code, reason in both.failed.items() if code in codes}
+    return Check(both.device, both.passed & {*codes}, failed)
+
+
+def ship_check(path: Path) -> None:
+    """Of a file that is named as the one beside the packs. Raises ValueError where it is no such file."""
+    folder, found = settings.packs_dir(), read_check(path)
+    arch = path.stem.removeprefix("sm_")
+    pack = Packs(folder).pack(int(arch)) if folder and arch.isdigit() else None
+    if folder is None or found is None or pack is None:
+        raise ValueError(
+            f"{path} does not say of kernels that are shipped whether they were right, as sm_90.check does"
+        )
+    codes = {code for *_, code in pack.kernels.values()}
+    both = checked(read_check(folder / path.name), found, codes)
+    (folder / path.name).write_text(both.to_json())
+    print(f"{len(both.passed)} of {len(codes)} kernels of sm_{arch} were right, {len(both.failed)} were not")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("database", type=Path)
+    parser.add_argument("check", nargs="?", type=Path)
     asked = parser.parse_args(arguments)
+    if asked.check:
+        ship_check(asked.check)
     path = settings.shipped_winners_path()
     assert path is not None
     with Store.open(asked.database, read_only=True) as store:

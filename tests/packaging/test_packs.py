@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -105,3 +106,11 @@ def test_checks_are_readable() -> None:
         assert check is not None
         assert path.stem.removeprefix("sm_").isdigit()
         assert check.to_json() == path.read_text()
+
+
+def test_all_kernels_were_checked_where_some_were(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Others are not served until a user's GPU has checked them."""
+    monkeypatch.setenv("AUTOTOPK_CACHE_DIR", str(tmp_path))
+    archs = [int(path.stem.removeprefix("sm_")) for path in FOLDER.glob("*.check")]
+    assert archs
+    assert not set[str]().union(*(Packs(FOLDER).untried(arch) for arch in archs)), "run scripts/ship.py with its check"

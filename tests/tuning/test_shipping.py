@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
 
 from autotopk.candidate import Candidate
+from autotopk.packs import Check, read_check
 from autotopk.runtime import borrowing
 from autotopk.tuning_db.records import Measurement
 from autotopk.tuning_db.store import Store
 from scripts import flips, ship
+from tests.packaging.test_packs import FOLDER
 from tests.tuning_db.examples import ATEN, measurement, winner
 
 FAST, SLOW = Candidate("a", '{"warps":4}'), Candidate("b", '{"warps":4}')
@@ -36,6 +39,33 @@ def test_an_incumbent_stays_unless_it_is_beaten_or_of_other_code() -> None:
         assert [name for name, several in found.items() if several] == [why]
     assert [len(one) for one in ship.chosen([held], [], set()).values()] == [1, 0, 0, 0, 0]
     assert [len(one) for one in ship.chosen([], [held], set()).values()] == [0, 0, 0, 0, 1]
+
+
+def test_what_is_known_of_kernels_stays_where_others_are_checked() -> None:
+    shipped, found = (
+        Check("H200", frozenset({"a", "gone", "worse"}), {"b": "hangs"}),
+        Check("H200", frozenset({"b", "c"}), {"worse": "wrong"}),
+    )
+    assert ship.checked(shipped, found, {"a", "b", "c", "worse"}) == Check(
+        "H200", frozenset({"a", "b", "c"}), {"worse": "wrong"}
+    )
+    assert ship.checked(None, found, {"b"}) == Check("H200", frozenset({"b"}))
+
+
+def test_a_check_is_added_to_the_one_beside_the_packs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("sm_90.pack", "sm_90.check", "sources.json"):
+        copyfile(FOLDER / name, tmp_path / name)
+    monkeypatch.setenv("AUTOTOPK_PACKS", str(tmp_path))
+    known = read_check(FOLDER / "sm_90.check")
+    assert known is not None
+    some = sorted(known.passed)[:3]
+    (tmp_path / "sm_90.check").write_text(replace(known, passed=known.passed - {*some}).to_json())
+    (cache := tmp_path / "checks").mkdir()
+    (cache / "sm_90.check").write_text(Check(known.device, frozenset(some)).to_json())
+    ship.ship_check(cache / "sm_90.check")
+    assert read_check(tmp_path / "sm_90.check") == known
+    with pytest.raises(ValueError, match="does not say"):
+        ship.ship_check(tmp_path / "sm_91.check")
 
 
 def database(path: Path, **ratios: float) -> Path:
