@@ -105,7 +105,7 @@ def check_sizes(sizes: Sequence[int], size: int, rank: int, world: int) -> list[
 def _exchanged(about: bytes, x: Any, group: Any) -> list[bytes]:
     if peers := known_peers(group):
         peers.board.tell(about)
-        return peers.board.heard(len(about))
+        return peers.board.heard()
     if isinstance(x, Tensor) and not x.is_meta:
         device = x.device
     else:

@@ -53,17 +53,17 @@ class Board:
         told = self._round.to_bytes(_NUMBER_BYTES, "little") + message
         self._write(self._round % 2 * self._ranks + self._rank, told + crc32(told).to_bytes(_CHECK_BYTES, "little"))
 
-    def heard(self, size: int) -> list[bytes]:
-        """What all ranks tell in this round, so many bytes each, in rank order; waits for all. Raises TimeoutError."""
+    def heard(self) -> list[bytes]:
+        """What all ranks tell in this round, in rank order; waits for all. Raises TimeoutError."""
         first = self._round % 2 * self._ranks
-        return [self._own if rank == self._rank else self._read(first + rank, size) for rank in range(self._ranks)]
+        return [self._own if rank == self._rank else self._read(first + rank) for rank in range(self._ranks)]
 
     def _write(self, slot: int, data: bytes) -> None:
         self._memory[slot * _SLOT_BYTES : slot * _SLOT_BYTES + len(data)] = data
 
-    def _read(self, slot: int, size: int) -> bytes:
+    def _read(self, slot: int) -> bytes:
         start, looks, until = slot * _SLOT_BYTES, 0, 0.0
-        end = start + _NUMBER_BYTES + size
+        end = start + _NUMBER_BYTES + len(self._own)
         begun = self._round.to_bytes(_NUMBER_BYTES, "little")
         while True:
             told, check = self._memory[start:end], self._memory[end : end + _CHECK_BYTES]

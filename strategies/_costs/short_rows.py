@@ -34,9 +34,11 @@ class Loads(Protocol):
     def inside(self) -> int: ...
     @property
     def most(self) -> int: ...
+    @property
+    def unrolled(self) -> bool: ...
 
 
-def lanes(kernel: Loads, unrolled: bool, problem: Problem, device: Device) -> tuple[float, ...]:
+def lanes(kernel: Loads, problem: Problem, device: Device) -> tuple[float, ...]:
     """A launch, bytes; a warp's loads, insertions and rounds of merging, once a round and for all of a processor.
 
     A kernel loads so many elements of a lane, however short rows are, so many of them with a look at a row's end, and
@@ -49,9 +51,9 @@ def lanes(kernel: Loads, unrolled: bool, problem: Problem, device: Device) -> tu
     times, busy = rounds(blocks, 32 * warps, device), load(blocks, device) * warps
     length = min(depth, share)
     inserted = share * log2(length + 1)
-    taken = kernel.most if unrolled else problem.k
+    taken = kernel.most if kernel.unrolled else problem.k
     merging = (log2(lanes) + 1) * (taken if not tree else length)
-    looped = 0.0 if unrolled else float(problem.k)
+    looped = 0.0 if kernel.unrolled else float(problem.k)
     return (
         1.0,
         problem.rows * problem.cols * problem.itemsize * 1e-6,

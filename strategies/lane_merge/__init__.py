@@ -89,6 +89,11 @@ class LaneMergeKernel:
         """The longest row."""
         return self.vectors * self.step - (self.width - 1 if self.reading == "ragged" else 0)
 
+    @property
+    def unrolled(self) -> bool:
+        """Whether its rounds are no loop."""
+        return self.most in UNROLLED
+
     def serves(self, problem: Problem) -> bool:
         """Whether a problem that is read so is within its sizes, and lists are long enough for most data."""
         return (
@@ -99,7 +104,7 @@ class LaneMergeKernel:
 
     def work(self, problem: Problem) -> float:
         """About the instructions of a row times its lanes; a round in a loop costs more than others."""
-        rounds = 14 * (self.most if self.most in UNROLLED else 1.5 * problem.k + 3)
+        rounds = 14 * (self.most if self.unrolled else 1.5 * problem.k + 3)
         return self.config.lanes * (8 * self.vectors * self.width - 2 * self.inside + rounds)
 
     @property
@@ -109,7 +114,7 @@ class LaneMergeKernel:
         pairs = itemsize == 2 and self.width > 1
         element = f"*i{8 * itemsize}"
         tree = power_of_two(max(2, self.most)) if self.config.tree else 0
-        rounds = self.most + int(itemsize == 4) if self.most in UNROLLED and not self.config.tree else 0
+        rounds = self.most + int(itemsize == 4) if self.unrolled and not self.config.tree else 0
         slots = -(-(tree or rounds or self.most) // lanes)
         return TritonSource(
             function="autotopk.strategies._short_rows.lanes:lane_merge_rows",
@@ -212,8 +217,7 @@ class LaneMerge(Strategy):
 
     def terms(self, config: LaneMergeConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.short_rows`."""
-        kernel = _kernel(config, problem)
-        return costs.lanes(kernel, kernel.most in UNROLLED, problem, device)
+        return costs.lanes(_kernel(config, problem), problem, device)
 
     def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every 32 * warps / lanes rows; the rung of the configuration, if there is one that serves."""

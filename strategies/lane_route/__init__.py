@@ -16,7 +16,7 @@ from autotopk.strategies import lane_merge
 from autotopk.strategies._costs import short_rows as costs
 from autotopk.strategies._routing import DEVICE_CODE, FEATURES
 from autotopk.strategies._short_rows import reading_of, reasons_unlaunchable, reasons_unmerged
-from autotopk.strategies.lane_merge import UNROLLED, LaneMergeConfig, LaneMergeKernel
+from autotopk.strategies.lane_merge import LaneMergeConfig, LaneMergeKernel
 from autotopk.strategies.lane_merge.ladder import Rung
 from autotopk.strategy import Strategy
 
@@ -102,8 +102,7 @@ class LaneRoute(Strategy):
 
     def terms(self, config: LaneMergeConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """As of `lane_merge`."""
-        kernel = _kernel(config, problem)
-        return costs.lanes(kernel, kernel.most in UNROLLED, problem, device)
+        return costs.lanes(_kernel(config, problem), problem, device)
 
     def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every 32 * warps / lanes rows; the rung of the configuration, if there is one that serves."""

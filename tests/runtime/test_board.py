@@ -30,7 +30,7 @@ def tell(file: Path, rank: int, pipe: Connection) -> None:
         mine.tell(told)
         if draw.random() < 0.02:
             time.sleep(0.003)
-        found.append(mine.heard(len(told)))
+        found.append(mine.heard())
     pipe.send(found)
 
 
@@ -53,7 +53,7 @@ def test_all_are_told_all_of_every_round() -> None:
 
 def exchanged(board: Board, message: bytes) -> list[bytes]:
     board.tell(message)
-    return board.heard(len(message))
+    return board.heard()
 
 
 def test_what_is_half_written_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
