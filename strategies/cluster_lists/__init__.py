@@ -25,7 +25,7 @@ LADDER = (
     (2, 512, 8, 2048),
     (2, 512, 8, 4096),
     (8, 512, 8, 4096),
-    (16, 512, 4, 512),
+    (16, 256, 8, 512),
     (16, 512, 4, 4096),
     (16, 512, 8, 4096),
     (16, 512, 16, 4096),
@@ -273,7 +273,7 @@ def shared_bytes(config: ClusterListsConfig, itemsize: int, *, windows: bool) ->
     """Of the list, its intervals, the lines that reach a cut and what blocks tell each other."""
     key = max(itemsize, 4)
     lists = 2 * config.capacity * (key + 4) + 4 * _intervals(config) + 20 * _listed(config, windows=windows)
-    return lists + config.blocks * (8 + 2 * key) + config.threads // 8 + 16
+    return lists + config.blocks * (8 + 2 * key) + config.threads // 8 + 40
 
 
 strategy = ClusterLists()

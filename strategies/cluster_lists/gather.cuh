@@ -13,6 +13,7 @@ struct Told {
   unsigned counts[2][BLOCKS];
   Key cuts[BLOCKS], tops[BLOCKS];
   unsigned ranks[WARPS];  // of the block's own warps
+  Signal told, sent;      // counts of the first round, cuts and tops; entries
 };
 
 struct Room {
@@ -60,11 +61,11 @@ __device__ __forceinline__ unsigned list_lines(const Holding<Blocks>& holding, c
   return *count;
 }
 
-// List the elements of the block's first lines that reach a cut, in no order, and count them: more than a segment are not all listed.
-template <class Blocks>
-__device__ __forceinline__ void list_elements(const Row& row, const Room& room, unsigned listed, unsigned* count, Key cut) {
+// Call `store(slot, key, column)` for the elements of the block's first lines that reach a cut, and count them: for no more than a
+// segment.
+template <class Blocks, class Store>
+__device__ __forceinline__ void list_elements(const Row& row, const Room& room, unsigned listed, unsigned* count, Key cut, Store store) {
   constexpr int COUNT = AT_ONCE<Blocks>;
-  const unsigned segment = Blocks::own() * SEGMENT<Blocks>;
 #pragma unroll 1
   for (unsigned first = threadIdx.x; first - lane_of() < listed; first += COUNT * THREADS) {
     uint4 bits[COUNT];
@@ -84,38 +85,28 @@ __device__ __forceinline__ void list_elements(const Row& row, const Room& room, 
     for (int i = 0; i < COUNT; i++) {
 #pragma unroll
       for (int e = 0; e < VECTOR; e++) {
-        if ((chosen[i] >> e & 1) && slot < SEGMENT<Blocks>)
-          room.keys[segment + slot] = equal_key(element(bits[i], e), row.order), room.columns[segment + slot] = row.column(line[i], e);
+        if ((chosen[i] >> e & 1) && slot < SEGMENT<Blocks>) store(slot, equal_key(element(bits[i], e), row.order), row.column(line[i], e));
         slot += chosen[i] >> e & 1;
       }
     }
   }
 }
 
-// Tell all blocks how many entries this one has; before a barrier of the cluster.
-template <class Blocks> __device__ __forceinline__ void tell_count(const Room& room, unsigned turn, unsigned count) {
-  if (threadIdx.x < Blocks::COUNT) Blocks::of(&room.told, threadIdx.x)->counts[turn][Blocks::own()] = count;
-}
-
-// The same of its cut, and of the largest key that it has looked at.
-template <class Blocks> __device__ __forceinline__ void tell_guess(const Room& room, Guess guess) {
-  if (threadIdx.x >= Blocks::COUNT) return;
-  Told* told = Blocks::of(&room.told, threadIdx.x);
-  told->cuts[Blocks::own()] = guess.cut, told->tops[Blocks::own()] = guess.top;
-}
-
-template <class T> struct alignas(16) Four {
-  T each[4];
+// The cut of a block, and how many of its elements reach it: more than a segment where they are not all listed.
+struct Listed {
+  Guess guess;
+  unsigned count;
 };
 
-// Copy this block's segment of an array to the block `to`, by `threads` threads of which this is number `own`.
+// Send this block's segment of an array to the block `to`, by `threads` threads of which this is number `own`.
 template <class Blocks, class T>
-__device__ __forceinline__ void send_array(T* array, unsigned count, unsigned to, unsigned own, unsigned threads) {
+__device__ __forceinline__ void send_array(T* array, unsigned count, Signal* sent, unsigned to, unsigned own, unsigned threads) {
+  constexpr unsigned AT_ONCE = 16 / sizeof(T);
   array += Blocks::own() * SEGMENT<Blocks>;
-  T* its = Blocks::of(array, to);
+  uint4* groups = reinterpret_cast<uint4*>(array);
 #pragma unroll 1
-  for (unsigned at = own; at < count / 4; at += threads) reinterpret_cast<Four<T>*>(its)[at] = reinterpret_cast<Four<T>*>(array)[at];
-  if (own < count % 4) its[count - 1 - own] = array[count - 1 - own];
+  for (unsigned at = own; at < count / AT_ONCE; at += threads) send(groups + at, groups[at], sent, to);
+  if (own < count % AT_ONCE) send(array + (count - 1 - own), array[count - 1 - own], sent, to);
 }
 
 // Send the block's entries to all others.
@@ -123,8 +114,39 @@ template <class Blocks> __device__ __forceinline__ void send_entries(const Room&
   constexpr unsigned SENDERS = THREADS / Blocks::COUNT;  // threads for each of the others
   const unsigned to = threadIdx.x / SENDERS, own = threadIdx.x % SENDERS;
   if (to == Blocks::own()) return;
-  send_array<Blocks>(room.keys, count, to, own, SENDERS);
-  send_array<Blocks>(room.columns, count, to, own, SENDERS);
+  send_array<Blocks>(room.keys, count, &room.told.sent, to, own, SENDERS);
+  send_array<Blocks>(room.columns, count, &room.told.sent, to, own, SENDERS);
+}
+
+// By one thread, before the others may tell or send.
+template <class Blocks> __device__ __forceinline__ void expect_others(Told& told) {
+  begin_signal(&told.told), begin_signal(&told.sent);
+  expect(&told.told, Blocks::COUNT * (sizeof(unsigned) + 2 * sizeof(Key)));
+}
+
+// Tell all blocks how many entries this one has, its cut, and the largest key that it has looked at, and send them the entries if they
+// are all listed; and wait for what the others tell and send.
+template <class Blocks> __device__ __forceinline__ void tell_all(const Room& room, Listed listed) {
+  Told& told = room.told;
+  const unsigned own = Blocks::own();
+  if constexpr (Blocks::COUNT == 1) {
+    if (threadIdx.x == 0) told.counts[0][0] = listed.count, told.cuts[0] = listed.guess.cut, told.tops[0] = listed.guess.top;
+    __syncthreads();
+  } else {
+    if (listed.count <= SEGMENT<Blocks>) send_entries<Blocks>(room, listed.count);
+    if (threadIdx.x < Blocks::COUNT) {
+      send(&told.counts[0][own], listed.count, &told.told, threadIdx.x);
+      send(&told.cuts[own], listed.guess.cut, &told.told, threadIdx.x);
+      send(&told.tops[own], listed.guess.top, &told.told, threadIdx.x);
+    }
+    wait_for(&told.told);
+    if (threadIdx.x < 32) {
+      const unsigned its = lane_of() < Blocks::COUNT && lane_of() != own ? told.counts[0][lane_of() % Blocks::COUNT] : 0;
+      const unsigned all = __reduce_add_sync(~0u, its <= SEGMENT<Blocks> ? its : 0);
+      if (lane_of() == 0) expect(&told.sent, all * (sizeof(Key) + sizeof(unsigned)));
+    }
+    wait_for(&told.sent);
+  }
 }
 
 // Entries of all blocks: thread t has every THREADS-th group of as many as it reads at once.
@@ -166,7 +188,7 @@ __device__ __forceinline__ unsigned list_reaching(const Row& row, const Holding<
   const Reaching<Blocks> reaching = elements_reaching(row, holding, cut);
   unsigned slot = reserve_from(count, reaching.count());
   __syncthreads();
-  tell_count<Blocks>(room, round % 2, *count);
+  if (threadIdx.x < Blocks::COUNT) Blocks::of(&room.told, threadIdx.x)->counts[round % 2][Blocks::own()] = *count;
   Blocks::sync();
   unsigned total = 0;
 #pragma unroll 1
@@ -209,39 +231,58 @@ __device__ __forceinline__ unsigned list_again(const Row& row, const Holding<Blo
   }
 }
 
+__device__ __forceinline__ void clear_counts(const Room& room) {
+  if (threadIdx.x < 3) room.exchange.found[threadIdx.x] = 0;
+  if (threadIdx.x == 0) room.exchange.lines[0] = room.list.counters->count = 0;
+}
+
+// Call `store(slot, key, column)` for the elements that reach the cut of this block, in no order. Ends with a barrier.
+template <class Blocks, class Store>
+__device__ __forceinline__ Listed list_own(const Row& row, const Holding<Blocks>& holding, const Room& room, Aim aim, Store store) {
+  const Guess guess = own_cut<false>(holding, room.exchange, room.told.ranks, aim, nullptr);
+  const unsigned lines = list_lines(holding, room, &room.exchange.lines[0], guess.cut);
+  unsigned* found = &room.exchange.found[0];
+  if (lines <= LISTED) list_elements<Blocks>(row, room, lines, found, guess.cut, store);
+  __syncthreads();
+  return {guess, lines <= LISTED ? *found : CAPACITY + 1};
+}
+
+// Put those of this block's ranks.
+template <class Answers> struct Shared {
+  Share share;
+  const Answers& answers;
+
+  __device__ __forceinline__ void operator()(unsigned rank, Key key, unsigned column) const {
+    if (rank >= share.first && rank < share.end) answers.put(rank, key, column);
+  }
+};
+
 // Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster; its lines were
 // asked for.
 template <class Blocks, class Answers>
 __device__ __forceinline__ void select_gathered(const Row& row, Holding<Blocks>& holding, unsigned k, bool smallest, Room room,
                                                 const Answers& answers) {
-  const Aim aim = aim_of<Blocks>(k, row);
-  if (threadIdx.x < 3) room.exchange.found[threadIdx.x] = 0;
+  Aim aim = aim_of<Blocks>(k, row);
+  asm volatile("" : "+r"(aim.in_block), "+r"(aim.in_warp));  // while lines are on their way
+  clear_counts(room);
   if (threadIdx.x < 2) room.list.counters->crossing[threadIdx.x] = 0;  // a share may have no ranks
-  if (threadIdx.x == 0) room.exchange.lines[0] = room.list.counters->count = 0;
+  if (Blocks::COUNT > 1 && threadIdx.x == 0) expect_others<Blocks>(room.told);
   clear_intervals(room.list);
 #pragma unroll
   for (int i = 0; i < ITEMS; i += GROUP)
     if (place_of(i) < CAPACITY) reinterpret_cast<Group<Key>*>(room.keys)[place_of(i) / GROUP] = {};
   Blocks::arrive();  // waited for before anything is sent
   find_best(row, holding, smallest);
-  Guess guess = own_cut(holding, room.exchange, room.told.ranks, aim);
-  guess.cut = max(guess.cut, Key(1));
-  const unsigned listed = list_lines(holding, room, &room.exchange.lines[0], guess.cut);
-  unsigned* found = &room.exchange.found[0];
-  if (listed <= LISTED) list_elements<Blocks>(row, room, listed, found, guess.cut);
-  __syncthreads();
-  const unsigned own = listed <= LISTED ? *found : CAPACITY + 1;
+  const unsigned segment = Blocks::own() * SEGMENT<Blocks>;
+  const Listed listed = list_own(row, holding, room, aim, [&](unsigned slot, Key key, unsigned column) {
+    room.keys[segment + slot] = key, room.columns[segment + slot] = column;
+  });
   Blocks::wait();
-  if (own <= SEGMENT<Blocks>) send_entries<Blocks>(room, own);
-  tell_count<Blocks>(room, 0, own);
-  tell_guess<Blocks>(room, guess);
-  Blocks::sync();
+  tell_all<Blocks>(room, listed);
   const unsigned block = lane_of() % Blocks::COUNT;
   const Key cut = largest_of_lanes(room.told.cuts[block]), top = largest_of_lanes(room.told.tops[block]);
   const Share share = share_of<Blocks>(k);
-  const auto put = [&](unsigned rank, Key key, unsigned column) {
-    if (rank >= share.first && rank < share.end) answers.put(rank, key, column);
-  };
+  const Shared<Answers> put = {share, answers};
   unsigned count = 0;  // of a list without gaps
   if (largest_of_lanes(room.told.counts[0][block]) <= SEGMENT<Blocks>) {
     const Even even = even_between(top, cut, row.cols, row.order);

@@ -1,9 +1,9 @@
 // A row in the registers of a cluster, and a cut for each block that about as many of its elements as are among the wanted
 // reach, and some more.
 //
-// Lines are dealt out to the blocks by turns, so that what is concentrated somewhere in a row is all blocks' alike.
+// Lines are dealt out to the blocks by turns, 32 at a time, so that what is concentrated somewhere in a row is all blocks' alike.
 #pragma once
-#include "ties.cuh"
+#include "signals.cuh"
 
 // The blocks of a cluster that share a row.
 struct Together {
@@ -39,7 +39,7 @@ template <bool SMALLEST, bool HALF, class Blocks> __device__ __forceinline__ voi
 }
 
 template <class Blocks> __device__ __forceinline__ void ask_for_lines(const Row& row, Holding<Blocks>& holding, unsigned own = Blocks::own()) {
-  holding.first = row.begin + own * THREADS + threadIdx.x, holding.end = row.end;
+  holding.first = row.begin + (warp_of() * Blocks::COUNT + own) * 32 + lane_of(), holding.end = row.end;
 #pragma unroll
   for (int i = 0; i < Blocks::HOLDS; i++)
     holding.bits[i] = holding.has(i) ? __ldg(row.lines + holding.line(i)) : make_uint4(0, 0, 0, 0);
@@ -76,6 +76,14 @@ template <class Blocks> __device__ __forceinline__ int spread_of(unsigned want, 
 struct Aim {
   int spread;
   unsigned in_block, in_warp;  // ranks of maxima, from 1
+  float elements, wanted;      // of the lines that are looked at; the wanted among them, on average
+  float each, threads;         // elements of a maximum; maxima
+
+  // How many maxima so many of the elements reach, on average.
+  __device__ __forceinline__ float maxima_of(float target) const {
+    const float reached = fminf(__fdividef(target, fmaxf(elements, 1)), 0.9999f);
+    return threads * (1 - exp2f(log2f(1 - reached) * each));
+  }
 };
 
 template <class Blocks> __device__ __forceinline__ Aim aim_of(unsigned want, const Row& row) {
@@ -83,30 +91,41 @@ template <class Blocks> __device__ __forceinline__ Aim aim_of(unsigned want, con
   unsigned looked_at = 0, threads = 0;  // lines of the block, and threads that have any
 #pragma unroll
   for (int i = 0; i < Blocks::HOLDS; i++) {
-    const unsigned lines = min(max(total - int(Blocks::own() * THREADS + i * Holding<Blocks>::STRIDE), 0), THREADS);
+    const unsigned left = max(total - int(Blocks::own() * 32 + i * Holding<Blocks>::STRIDE), 0), turns = left / (32 * Blocks::COUNT);
+    const unsigned lines = min(32 * turns + min(left % (32 * Blocks::COUNT), 32u), unsigned(THREADS));
     if ((i & (spread - 1)) == 0) looked_at += lines;
     if (i == 0) threads = lines;
   }
   const float elements = float(looked_at * VECTOR), wanted = __fdividef(float(want), float(row.cols)) * elements;
-  const float target = wanted + 4 * sqrtf(wanted) + 4, reached = fminf(__fdividef(target, fmaxf(elements, 1)), 0.9999f);
-  const float each = __fdividef(elements, float(max(threads, 1u)));
-  const float hits = float(threads) * (1 - exp2f(log2f(1 - reached) * each));
-  return {spread, min(unsigned(hits) + 1, max(threads, 1u)),
-          min(unsigned(__fdividef(hits * 32, float(max(threads, 32u)))) + 1, 32u)};
+  Aim aim = {spread, 0, 0, elements, wanted, __fdividef(elements, float(max(threads, 1u))), float(threads)};
+  const float hits = aim.maxima_of(wanted + 4 * sqrtf(wanted) + 4);
+  aim.in_block = min(unsigned(hits) + 1, max(threads, 1u));
+  aim.in_warp = min(unsigned(__fdividef(hits * 32, float(max(threads, 32u)))) + 1, 32u);
+  return aim;
 }
 
-// The cut of this block. The maxima of every warp's threads tell one candidate, and all of the block's how many reach it. Has two
-// barriers.
-template <class Blocks>
-__device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchange& exchange, unsigned* ranks, Aim aim) {
+// Keys of 16 bits with a number of the thread below them, so that no two maxima are equal.
+constexpr int BELOW_KEY = ELEMENT_BYTES < 4 ? 16 : 0;
+
+// The cut of this block. The maxima of every warp's threads tell one candidate, and all of the block's how many reach it. Where they
+// are to be ordered, the maxima of every warp are put in order, with what is below keys. Has two barriers.
+template <bool ORDERED, class Blocks>
+__device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchange& exchange, unsigned* ranks, Aim aim, Key (*ordered)[32]) {
+  constexpr int BELOW = ORDERED ? BELOW_KEY : 0;
   Key maximum = 0;
 #pragma unroll
   for (int i = 0; i < Blocks::HOLDS; i++)
     if ((i & (aim.spread - 1)) == 0) maximum = max(maximum, holding.best[i]);
-  exchange.maxima[warp_of()][lane_of()] = maximum;
-  __syncwarp();
-  const Key candidate = ranked_of_lanes(exchange.maxima[warp_of()], maximum, aim.in_warp);
   const Key top = largest_of_lanes(maximum);
+  if (BELOW) maximum = maximum << BELOW | (threadIdx.x * 40503 & 0xFFFF);
+  exchange.maxima[warp_of()][lane_of()] = maximum;
+  if (ORDERED) ordered[warp_of()][lane_of()] = maximum;  // of equal ones, places but the first keep what they have
+  __syncwarp();
+  unsigned better = 0;
+#pragma unroll
+  for (int i = 0; i < 32; i++) better += exchange.maxima[warp_of()][i] > maximum;
+  if (ORDERED) atomicExch(&ordered[warp_of()][better], maximum);
+  const Key candidate = least_of_lanes(better < aim.in_warp ? maximum : ~Key(0));
   if (lane_of() == 0) exchange.guesses[warp_of()] = candidate, exchange.tops[warp_of()] = top;
   __syncthreads();
   unsigned reaching = 0;
@@ -116,10 +135,8 @@ __device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchang
   if (lane_of() == 0) ranks[warp_of()] = reaching;
   __syncthreads();
   const int warp = lane_of() % WARPS;
-  Guess guess;
-  guess.cut = largest_of_lanes(ranks[warp] >= aim.in_block ? exchange.guesses[warp] : Key(0));
-  guess.top = largest_of_lanes(exchange.tops[warp]);
-  return guess;
+  const Key cut = largest_of_lanes(ranks[warp] >= aim.in_block ? exchange.guesses[warp] : Key(0));
+  return {max(Key(cut >> BELOW), Key(1)), largest_of_lanes(exchange.tops[warp])};
 }
 
 // Which elements of a thread reach a cut, a bit each.

@@ -2,7 +2,7 @@
 //
 // Compile-time: see keys.cuh, list.cuh, order.cuh, cluster.cuh, lines.cuh; LISTED (lines of a block that reach its cut);
 // RESIDENT (blocks of a processor that registers must suffice for).
-#include "gather.cuh"
+#include "owners.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     KERNEL(const Element* __restrict__ x, Element* __restrict__ values, void* __restrict__ indices, long long row_stride,
@@ -15,5 +15,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   const Answer answer = {values, indices, (unsigned long long)number * k, row.data(), row.order};
   Holding<Together> holding;
   ask_for_lines(row, holding);
-  select_gathered(row, holding, k, smallest, room_of(dynamic, counters, exchange), answer);
+  select_together(row, holding, k, smallest, room_of(dynamic, counters, exchange), answer);
 }

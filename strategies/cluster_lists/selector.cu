@@ -1,7 +1,7 @@
 // The best of every window, a cluster for each, or a block where that holds it, in the form that a selector is asked for.
 //
 // Compile-time: as of lists.cu; HELD (lines of a thread, of windows that a block selects from sooner than a cluster).
-#include "gather.cuh"
+#include "owners.cuh"
 #include "windows.cuh"
 
 // A block that has a window alone.
@@ -35,7 +35,7 @@ __device__ __forceinline__ void answer_window(const Row& row, Ahead& ahead, unsi
     select_gathered(row, holding, k, smallest, room, slots);
   } else {
     ahead.holding.end = row.end;
-    select_gathered(row, ahead.holding, k, smallest, room, slots);
+    select_together(row, ahead.holding, k, smallest, room, slots);
   }
 }
 

@@ -76,6 +76,9 @@ KINDS = [
     Kind("cluster_lists", "int64", ClusterListsConfig(4, 32, 2, 64)),
     Kind("cluster_lists", "int32", ClusterListsConfig(8, 32, 1, 64)),
     Kind("cluster_lists", "float32", ClusterListsConfig(2, 128, 1, 64)),
+    Kind("cluster_lists", "float32", ClusterListsConfig(8, 256, 1, 2048)),
+    Kind("cluster_lists", "bfloat16", ClusterListsConfig(8, 256, 2, 2048)),
+    Kind("cluster_lists", "int32", ClusterListsConfig(8, 256, 1, 2048)),
 ]
 SPACIOUS = [kind for kind in KINDS if kind.dtype == "float32" and kind.config.lines > 1]
 """For what hypothesis draws."""

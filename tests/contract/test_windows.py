@@ -42,6 +42,7 @@ CONFIGS: dict[str, list[Config]] = {
         ClusterListsConfig(1, 64, 4, 128),
         ClusterListsConfig(2, 32, 8, 128),
         ClusterListsConfig(4, 64, 1, 128),
+        ClusterListsConfig(8, 256, 1, 2048),
     ],
     "split_radix": [SplitRadixConfig(1, 32, 1, 128), SplitRadixConfig(1, 64, 4, 256)],
 }

@@ -76,6 +76,10 @@ enum simt_type { SIMT_I32, SIMT_U32, SIMT_I64, SIMT_U64, SIMT_F32, SIMT_F64, SIM
 // The old value, as bits.
 uint64_t simt_atomic_access(simt_atomic operation, simt_type type, void* address, uint64_t operand, uint64_t compare);
 
+// st.async: a write that a signal counts, after which it is ordered for whoever has waited for that.
+void simt_send(void* place, uint64_t bits, unsigned bytes, void* signal);
+void simt_passed(const void* signal);
+
 // cp.async: the bytes arrive no sooner than the program waits for them.
 void simt_copy_async(void* shared, const void* global, unsigned bytes, bool fill_with_zeros);
 void simt_copy_commit();

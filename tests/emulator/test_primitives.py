@@ -3,11 +3,12 @@
 import itertools
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
-from tests.emulator.emulator import Emulator
+from tests.emulator.emulator import Emulator, EmulatorError
 from tests.emulator.programs import Programs, launch
 
 ORDERS = [(0, 0), (1, 1), (2, 3), (3, 20)]
@@ -278,6 +279,41 @@ def test_cluster(programs: Programs, clusters: int, seed: int, preempt: int) -> 
     ranks = torch.arange(size)[:, None]
     assert values[: blocks * threads] == (groups.roll(-1, 1) * 10 + ranks).flatten().tolist()
     assert values[blocks * threads :] == groups.sum((1, 2)).repeat_interleave(size).tolist()
+
+
+SIGNALS = Path("strategies/cluster_lists/signals.cuh").read_text()
+SENT = """
+__shared__ __align__(16) unsigned words[8][4];
+__shared__ __align__(16) unsigned long long wide[8];
+__shared__ Signal signal;
+auto cluster = cooperative_groups::this_cluster();
+unsigned t = threadIdx.x, rank = cluster.block_rank(), size = cluster.num_blocks();
+if (t == 0) begin_signal(&signal);
+cluster.sync();
+if (t < size) {
+  send(reinterpret_cast<uint4*>(words[rank]), make_uint4(rank, 2 * rank, 3 * rank, t), &signal, t);
+  send(&wide[rank], (unsigned long long)rank << 32 | t, &signal, t);
+  send(words[4 + rank], 7u, &signal, t);
+}
+if (t == 0) expect(&signal, size * (16 + 8 + 4));
+WAIT
+unsigned sum = 0;
+for (unsigned i = 0; i < size; i++) sum += words[i][0] + words[i][1] + words[i][2] + words[i][3] + words[4 + i][0] + unsigned(wide[i] >> 32);
+values[blockIdx.x * blockDim.x + t] = sum;
+"""
+
+
+@pytest.mark.parametrize(("seed", "preempt"), ORDERS)
+def test_signals(programs: Programs, seed: int, preempt: int) -> None:
+    emulator = programs.emulator(SENT.replace("WAIT", "wait_for(&signal);"), before=SIGNALS, threads=32, cluster=4)
+    values = launch(emulator, size=8 * 32, grid=8, seed=seed, preempt=preempt)
+    assert values == [sum(7 * rank + 7 + block % 4 for rank in range(4)) for block in range(8) for _ in range(32)]
+
+
+def test_what_a_signal_counts_is_to_be_waited_for(programs: Programs) -> None:
+    emulator = programs.emulator(SENT.replace("WAIT", ""), before=SIGNALS, threads=32, cluster=4)
+    with pytest.raises(EmulatorError, match="race on shared|nobody wrote|after that block exited"):
+        launch(emulator, size=4 * 32, grid=4)
 
 
 def test_grid_barrier(programs: Programs) -> None:

@@ -1,6 +1,6 @@
 // The functions of TileLang's templates that kernels without tensor cores call, with the same quirks.
 #pragma once
-#include "atomics.h"
+#include "signals.h"
 
 // TileLang updates int64 as unsigned: a maximum of negative numbers is not what it seems.
 template <class T>

@@ -118,6 +118,7 @@ inline void check_remote(Block& owner, uint32_t code) {
   if (!self.clusters_waited && !self.grid_time)
     accuse(code, "touches shared memory of block %u, which may not have started before any cluster barrier", number);
   if (!owner.alive) accuse(code, "touches shared memory of block %u after that block exited", number);
+  if (self.sending) return;  // what is sent is waited for by its receiver
   self.remote_times[owner.rank] = state.now;
   self.remote_code[owner.rank] = code;
 }

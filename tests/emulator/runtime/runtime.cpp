@@ -70,6 +70,22 @@ uint64_t simt_atomic_access(simt_atomic operation, simt_type type, void* address
   return atomic_access(operation, type, address, operand, compare, CALLER);
 }
 
+void simt_send(void* place, uint64_t bits, unsigned bytes, void* signal) {
+  check_alignment(place, bytes, WRITES, CALLER);
+  state.current->sending = static_cast<uint32_t>(offset_of(signal) / 8 + 1);
+  access(place, bytes, WRITES, CALLER);
+  memcpy(place, &bits, bytes);
+  atomic_access(SIMT_ADD, SIMT_U64, signal, bytes, 0, CALLER);
+  state.current->sending = 0;
+}
+
+void simt_passed(const void* signal) {
+  Thread& self = *state.current;
+  unsigned at = self.signals_passed++ % 4;
+  self.signals[at] = static_cast<uint32_t>(offset_of(signal) / 8 + 1);
+  self.signal_times[at] = tick();
+}
+
 void simt_copy_async(void* shared, const void* global, unsigned bytes, bool fill_with_zeros) {
   check_alignment(shared, bytes, WRITES, CALLER);
   if (!fill_with_zeros) check_alignment(global, bytes, READS, CALLER);

@@ -21,6 +21,7 @@ struct Record {
   uint32_t time = 0;
   uint32_t thread = 0;  // in the group, times 16, plus the bytes of the word
   uint32_t code = 0;
+  uint32_t signal = 0;  // that counted a write, or 0
 
   unsigned bytes() const { return thread & 15; }
   Thread& owner() const { return state.threads[thread >> 4]; }
@@ -58,9 +59,17 @@ inline bool ordered(const Thread& thread, uint32_t time, const Thread& self) {
   return thread.warp == self.warp && time <= std::max(self.warp_time, self.lane_times[thread.lane]);
 }
 
+// Whether `self` has waited for the signal that counted a write.
+inline bool signalled(const Record& record, const Thread& self) {
+  for (unsigned i = 0; i < 4; i++)
+    if (record.signal && record.signal == self.signals[i] && record.time <= self.signal_times[i]) return true;
+  return false;
+}
+
 inline const Record* unordered(const Record (&records)[2], unsigned bytes, const Thread& self) {
   for (const Record& record : records)
-    if (record.time >= state.group_start && record.bytes() & bytes && !ordered(record.owner(), record.time, self))
+    if (record.time >= state.group_start && record.bytes() & bytes && !ordered(record.owner(), record.time, self) &&
+        !signalled(record, self))
       return &record;
   return nullptr;
 }
@@ -90,7 +99,7 @@ inline const Record* race(Word& word, Kind kind, unsigned bytes, bool remote, ui
     if (const Record* found = unordered(word.reads, bytes, self)) return found;
     if (const Record* found = unordered(word.remotes, bytes, self)) return found;
   }
-  Record record{state.now, self.id << 4 | bytes, code};
+  Record record{state.now, self.id << 4 | bytes, code, self.sending};
   if (kind == READS) {
     keep(remote ? word.remotes : word.reads, record, remote);
   } else if (!(kind & ATOMIC)) {
