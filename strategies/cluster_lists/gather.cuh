@@ -207,12 +207,26 @@ __device__ __forceinline__ unsigned list_reaching(const Row& row, const Holding<
   return total;
 }
 
+// The largest key of the row, to all of the cluster. Has a barrier of it.
+template <class Blocks> __device__ __forceinline__ Key largest_key(const Holding<Blocks>& holding, const Room& room) {
+  Key largest = holding.part;
+#pragma unroll
+  for (int i = 0; i < Blocks::HOLDS; i++) largest = max(largest, holding.best[i]);
+  largest = largest_of_lanes(largest);
+  if (lane_of() == 0) room.exchange.tops[warp_of()] = largest;
+  __syncthreads();
+  largest = largest_of_lanes(room.exchange.tops[lane_of() % WARPS]);
+  if (threadIdx.x < Blocks::COUNT) Blocks::of(&room.exchange, threadIdx.x)->block_tops[Blocks::own()] = largest;
+  Blocks::sync();
+  return largest_of_lanes(room.exchange.block_tops[lane_of() % Blocks::COUNT]);
+}
+
 // The same where own cuts misled: a cut for all, and others between those that are known. Returns how many are listed, at most
 // CAPACITY; the others of the best are written.
 template <class Blocks, class Answers>
 __device__ __forceinline__ unsigned list_again(const Row& row, const Holding<Blocks>& holding, unsigned k, const Room& room, Key cut, Key top,
                                                const Answers& answers) {
-  Range range = {0, ONES, 0, row.cols};
+  Range range = {0, max(largest_key(holding, room), Key(1)), 0, row.cols};
   unsigned count, round = 1;
 #pragma unroll 1
   for (;;) {
@@ -239,7 +253,7 @@ __device__ __forceinline__ void clear_counts(const Room& room) {
 // Call `store(slot, key, column)` for the elements that reach the cut of this block, in no order. Ends with a barrier.
 template <class Blocks, class Store>
 __device__ __forceinline__ Listed list_own(const Row& row, const Holding<Blocks>& holding, const Room& room, Aim aim, Store store) {
-  const Guess guess = own_cut<false>(holding, room.exchange, room.told.ranks, aim, nullptr);
+  const Guess guess = own_cut<false>(holding, room.exchange, room.told.ranks, aim, row.order, nullptr);
   const unsigned lines = list_lines(holding, room, &room.exchange.lines[0], guess.cut);
   unsigned* found = &room.exchange.found[0];
   if (lines <= LISTED) list_elements<Blocks>(row, room, lines, found, guess.cut, store);

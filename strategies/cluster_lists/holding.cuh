@@ -110,13 +110,15 @@ constexpr int BELOW_KEY = ELEMENT_BYTES < 4 ? 16 : 0;
 // The cut of this block. The maxima of every warp's threads tell one candidate, and all of the block's how many reach it. Where they
 // are to be ordered, the maxima of every warp are put in order, with what is below keys. Has two barriers.
 template <bool ORDERED, class Blocks>
-__device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchange& exchange, unsigned* ranks, Aim aim, Key (*ordered)[32]) {
+__device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchange& exchange, unsigned* ranks, Aim aim, Order order,
+                                         Key (*ordered)[32]) {
   constexpr int BELOW = ORDERED ? BELOW_KEY : 0;
   Key maximum = 0;
 #pragma unroll
   for (int i = 0; i < Blocks::HOLDS; i++)
     if ((i & (aim.spread - 1)) == 0) maximum = max(maximum, holding.best[i]);
-  const Key top = largest_of_lanes(maximum);
+  const bool finite = !FLOAT || maximum < (SIGN | infinity_of(order));  // keys beyond are far from all others
+  const Key top = largest_of_lanes(finite ? maximum : Key(0));
   if (BELOW) maximum = maximum << BELOW | (threadIdx.x * 40503 & 0xFFFF);
   exchange.maxima[warp_of()][lane_of()] = maximum;
   if (ORDERED) ordered[warp_of()][lane_of()] = maximum;  // of equal ones, places but the first keep what they have

@@ -6,7 +6,7 @@
 typedef unsigned long long Entry;  // a key and the complement of its column: no two are equal, and the better are larger
 
 constexpr unsigned PART = CAPACITY / BLOCKS;                      // of all entries that there is room for
-constexpr unsigned RUN = 2 * PART / BLOCKS;                       // entries of a block in another's range
+constexpr unsigned RUN = 3 * PART / BLOCKS;                       // entries of a block in another's range, of which a fourth is likely
 constexpr int SHARING = WARPS > BLOCKS ? WARPS / BLOCKS : 1;      // warps for a run
 constexpr int OF_RUN = (RUN + SHARING * 32 - 1) / (SHARING * 32);  // entries of a thread
 constexpr int LIKELY = PART * VECTOR / THREADS;                   // elements of a thread that it looks at
@@ -70,7 +70,8 @@ __device__ __forceinline__ void tell_quantiles(Owners& owners, Divide divide, Gu
   const unsigned rank = unsigned(divide.rank + (float(lane_of()) + 0.5f) * (1.f / WARPS)), cut = word_of(own.cut, 0);
   const unsigned word = lane_of() < WARPS ? owners.maxima[lane_of() % WARPS][min(rank, 31u)] / WARPS : 0, to = lane_of() % BLOCKS;
   unsigned mean = __reduce_add_sync(~0u, word);
-  mean += unsigned(float(word_of(own.top, 0xFFFF) - mean) * divide.beyond);
+  const unsigned top = max(word_of(own.top, 0xFFFF), mean);
+  mean += unsigned(float(top - mean) * divide.beyond);
   if (number == BLOCKS - 1 && divide.beyond > 0) mean = cut;  // what is beyond is not known so well that k are sure to reach it
   if (lane_of() >= BLOCKS) return;
   send(&owners.quantiles[block_of()][number], max(mean, cut), &owners.told, to);
@@ -153,6 +154,7 @@ __device__ __forceinline__ Received received_of(Owners& owners) {
 // The first ranks of intervals whose counts a warp knows, four a lane.
 struct Starts {
   unsigned low, middle, high;  // of a lane's first two intervals, the other two, and behind the last; 16 bits each
+  bool crowd;                  // whether an interval has so many that ranking among them takes too long
 
   __device__ __forceinline__ void find(unsigned interval, unsigned& begin, unsigned& end) const {
     const int lane = interval / 4;
@@ -166,11 +168,32 @@ __device__ __forceinline__ Starts starts_of(const unsigned* counts) {
   const uint4 own = reinterpret_cast<const uint4*>(counts)[lane_of()];
   unsigned all, sum = own.x + own.y + own.z + own.w, start = scan_lanes(sum, all) - sum;
   const unsigned second = start + own.x, third = second + own.y, fourth = third + own.z;
-  return {second << 16 | start, fourth << 16 | third, start + sum};
+  const bool crowd = __any_sync(~0u, max(max(own.x, own.y), max(own.z, own.w)) > CROWD);
+  return {second << 16 | start, fourth << 16 | third, start + sum, crowd};
+}
+
+// Put entries in order, the best first. Begins and ends with a barrier.
+__device__ __forceinline__ void sort_entries(Entry* entries, unsigned count) {
+  __syncthreads();
+#pragma unroll 1
+  for (unsigned size = 2; size < 2 * count; size *= 2) {
+#pragma unroll 1
+    for (unsigned step = size; step > 1; step /= 2) {
+#pragma unroll 1
+      for (unsigned pair = threadIdx.x; 2 * pair < count + step; pair += THREADS) {
+        const unsigned half = step / 2, low = pair / half * step + pair % half;
+        const unsigned high = step == size ? low ^ (step - 1) : low + half;  // the first step meets from both ends
+        if (high >= count) continue;
+        const Entry one = entries[low], other = entries[high];
+        if (one < other) entries[low] = other, entries[high] = one;
+      }
+      __syncthreads();
+    }
+  }
 }
 
 // Call `answers.put(rank, key, column)` for the entries of the range below rank k, each by some thread: they are counted by evenly
-// wide intervals of words, and ranked among the few of their own.
+// wide intervals of words, and ranked among the few of their own, or sorted where there are too many.
 template <class Answers>
 __device__ __forceinline__ void rank_range(const Room& room, const Received& received, Key top, unsigned k, const Answers& answers) {
   const Owners& owners = owners_of(room);
@@ -182,7 +205,9 @@ __device__ __forceinline__ void rank_range(const Room& room, const Received& rec
   unsigned interval[OF_RUN], place[OF_RUN];
 #pragma unroll
   for (int i = 0; i < OF_RUN; i++) {
-    const unsigned at = (i * SHARING + warp_of() % SHARING) * 32 + lane_of();
+    const unsigned first = (i * SHARING + warp_of() % SHARING) * 32, at = first + lane_of();
+    entries[i] = 0;
+    if (first >= received.run) continue;
     entries[i] = at < received.run ? owners.runs[warp_of() / SHARING % BLOCKS][at] : 0;
     interval[i] = most - min(max(word_of(entries[i]), least), most) >> shift;
     if (entries[i]) place[i] = atomicAdd(&room.list.intervals[interval[i]], 1u);
@@ -192,8 +217,16 @@ __device__ __forceinline__ void rank_range(const Room& room, const Received& rec
   unsigned begin[OF_RUN], end[OF_RUN];
 #pragma unroll
   for (int i = 0; i < OF_RUN; i++) {
+    if ((i * SHARING + warp_of() % SHARING) * 32 >= received.run) continue;
     starts.find(interval[i], begin[i], end[i]);
     if (entries[i]) places[begin[i] + place[i]] = entries[i];
+  }
+  if (starts.crowd) {
+    sort_entries(places, received.count);
+#pragma unroll 1
+    for (unsigned at = threadIdx.x; at < min(received.count, k - received.first); at += THREADS)
+      answers.put(received.first + at, Key(places[at] >> 32), ~unsigned(places[at]));
+    return;
   }
   __syncthreads();
 #pragma unroll
@@ -222,7 +255,7 @@ __device__ __forceinline__ void select_owned(const Row& row, Holding<Together>& 
   clear_owners(room);
   cluster_arrive();  // waited for before anything is told
   find_best(row, holding, smallest);
-  const Guess own = own_cut<true>(holding, room.exchange, room.told.ranks, aim, owners.maxima);
+  const Guess own = own_cut<true>(holding, room.exchange, room.told.ranks, aim, row.order, owners.maxima);
   cluster_wait();
   tell_quantiles(owners, divide, own);
   const unsigned listed = list_lines(holding, room, &room.exchange.lines[0], own.cut);

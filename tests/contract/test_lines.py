@@ -153,3 +153,16 @@ def test_the_best_are_all_of_one_block(kind: Kind, sequences: Sequences) -> None
             case = Case(2, cols, k, kind.dtype)
             found = answer(sequences, kind.strategy, kind.config, case, given := x.to(dtype), seed=seed)
             assert not case.problems_with(given, found), (case, stripe)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if getattr(kind.config, "blocks", 1) > 4], ids=str)
+def test_many_of_the_best_are_equal(kind: Kind, sequences: Sequences) -> None:
+    """More than are ranked among each other, and fewer than overflow a list: one block has them all."""
+    cols, k = kind.room, kind.config.capacity * 3 // 10
+    case = Case(1, cols, k, kind.dtype, layout="aligned")
+    for seed in range(3):
+        x = case.input("cpu")
+        equals = torch.randperm(cols, generator=torch.Generator().manual_seed(seed))[: k // 2]
+        x[0, equals] = x.max() if seed else x.median()
+        _, indices = answer(sequences, kind.strategy, kind.config, case, x, seed=seed)
+        assert torch.equal(indices, x.sort(dim=1, descending=True, stable=True).indices[:, :k])
