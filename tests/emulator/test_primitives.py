@@ -298,7 +298,9 @@ if (t < size) {
 if (t == 0) expect(&signal, size * (16 + 8 + 4));
 WAIT
 unsigned sum = 0;
-for (unsigned i = 0; i < size; i++) sum += words[i][0] + words[i][1] + words[i][2] + words[i][3] + words[4 + i][0] + unsigned(wide[i] >> 32);
+for (unsigned i = 0; i < size; i++) {
+  sum += words[i][0] + words[i][1] + words[i][2] + words[i][3] + words[4 + i][0] + unsigned(wide[i] >> 32);
+}
 values[blockIdx.x * blockDim.x + t] = sum;
 """
 
@@ -312,7 +314,7 @@ def test_signals(programs: Programs, seed: int, preempt: int) -> None:
 
 def test_what_a_signal_counts_is_to_be_waited_for(programs: Programs) -> None:
     emulator = programs.emulator(SENT.replace("WAIT", ""), before=SIGNALS, threads=32, cluster=4)
-    with pytest.raises(EmulatorError, match="race on shared|nobody wrote|after that block exited"):
+    with pytest.raises(EmulatorError, match=r"race on shared|nobody wrote|after that block exited"):
         launch(emulator, size=4 * 32, grid=4)
 
 
