@@ -82,7 +82,7 @@ class ClusterListsConfig:
         check_knobs(self, KNOBS)
         if self.threads * self.lines > MOST_LINES:
             raise ValueError(f"{self.threads} threads have no registers for lines={self.lines}")
-        if self.threads < self.blocks or self.capacity < 4 * self.blocks:
+        if self.threads < 4 * self.blocks or self.capacity < 4 * self.blocks:  # four threads send to each block
             raise ValueError(
                 f"blocks={self.blocks} are too many for {self.threads} threads or capacity={self.capacity}"
             )

@@ -166,3 +166,8 @@ def test_many_of_the_best_are_equal(kind: Kind, sequences: Sequences) -> None:
         x[0, equals] = x.max() if seed else x.median()
         _, indices = answer(sequences, kind.strategy, kind.config, case, x, seed=seed)
         assert torch.equal(indices, x.sort(dim=1, descending=True, stable=True).indices[:, :k])
+
+
+def test_every_block_has_threads_that_send_to_it() -> None:
+    with pytest.raises(ValueError, match="blocks=16 are too many for 32 threads"):
+        ClusterListsConfig(16, 32, 1, 256)
