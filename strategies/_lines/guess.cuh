@@ -31,12 +31,17 @@ constexpr int WARPS_RANK = (WARPS * of_32(log_of(WARPS * BLOCKS)) + 31) / 32;  /
 __device__ __forceinline__ unsigned least_of_lanes(unsigned word) { return __reduce_min_sync(~0u, word); }
 __device__ __forceinline__ unsigned long long least_of_lanes(unsigned long long word) { return ~largest_of_lanes(~word); }
 
-// The key of a rank, from 1, among 32 of which each lane has one; they are at `keys`, too.
-__device__ __forceinline__ Key ranked_of_lanes(const Key* keys, Key key, unsigned rank) {
+// How many of 32 keys are larger.
+__device__ __forceinline__ unsigned larger_of_lanes(const Key* keys, Key key) {
   unsigned larger = 0;
 #pragma unroll
   for (int i = 0; i < 32; i++) larger += keys[i] > key;
-  return least_of_lanes(larger < rank ? key : ~Key(0));
+  return larger;
+}
+
+// The key of a rank, from 1, among 32 of which each lane has one; they are at `keys`, too.
+__device__ __forceinline__ Key ranked_of_lanes(const Key* keys, Key key, unsigned rank) {
+  return least_of_lanes(larger_of_lanes(keys, key) < rank ? key : ~Key(0));
 }
 
 struct Ranks {

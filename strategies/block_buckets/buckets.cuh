@@ -3,6 +3,7 @@
 // each begins; elements of the buckets up to it go there, and rank among the few of their own.
 #pragma once
 #include "elements.cuh"
+#include "sorting.cuh"
 
 typedef Unsigned<ELEMENT_BYTES == 4 ? 8 : 4>::type Entry;  // a word and, where that tells no column, its complement
 
@@ -149,27 +150,6 @@ __device__ __forceinline__ Word lowest_word(const Elements& elements, const Room
   if (lane_of() == 0) room.counters.keys[0][warp_of()] = lowest;
   __syncthreads();
   return least_of_lanes(unsigned(room.counters.keys[0][lane_of() < WARPS ? lane_of() : 0]));
-}
-
-// The best `count` entries in order; for crowds. Begins and ends with a barrier.
-__device__ __forceinline__ void sort_entries(const Room& room, unsigned count) {
-  __syncthreads();
-#pragma unroll 1
-  for (unsigned size = 2; size < 2 * count; size *= 2) {
-#pragma unroll 1
-    for (unsigned step = size; step > 1; step /= 2) {
-#pragma unroll 1
-      for (unsigned pair = threadIdx.x; 2 * pair < count + step; pair += THREADS) {
-        const unsigned half = step / 2, low = pair / half * step + pair % half;
-        const unsigned high = step == size ? low ^ (step - 1) : low + half;  // the first step meets from both ends
-        if (high < count && room.entries[low] < room.entries[high]) {
-          const Entry other = room.entries[low];
-          room.entries[low] = room.entries[high], room.entries[high] = other;
-        }
-      }
-      __syncthreads();
-    }
-  }
 }
 
 // Elements that are less than `least` are counted behind the last bucket: that is cheaper than to leave them out.
@@ -331,7 +311,7 @@ __device__ __forceinline__ void select_held(const Row& row, unsigned k, bool sma
     const unsigned count = crossing.before + crossing.count, last = crossing.bucket;
     if (buckets.scale == 0) place_elements(elements, room, least, last, [&](Word word) { return buckets.of_word(word); });
     else place_elements(elements, room, least, last, [&](Word word) { return buckets.of_number(word); });
-    if (crowd) sort_entries(room, count);
+    if (crowd) sort_entries(room.entries, count);
     else __syncthreads();
     if (buckets.scale == 0) rank_entries(room, count, want, crowd, [&](Word word) { return buckets.of_word(word); }, answers);
     else rank_entries(room, count, want, crowd, [&](Word word) { return buckets.of_number(word); }, answers);

@@ -273,7 +273,8 @@ def shared_bytes(config: ClusterListsConfig, itemsize: int, *, windows: bool) ->
     """Of the list, its intervals, the lines that reach a cut and what blocks tell each other."""
     key = max(itemsize, 4)
     lists = 2 * config.capacity * (key + 4) + 4 * _intervals(config) + 20 * _listed(config, windows=windows)
-    return lists + config.blocks * (8 + 2 * key) + config.threads // 8 + 40
+    signals = 40  # and what alignment takes
+    return lists + config.blocks * (8 + 2 * key) + config.threads // 8 + signals
 
 
 strategy = ClusterLists()

@@ -101,12 +101,12 @@ struct Listed {
 // Send this block's segment of an array to the block `to`, by `threads` threads of which this is number `own`.
 template <class Blocks, class T>
 __device__ __forceinline__ void send_array(T* array, unsigned count, Signal* sent, unsigned to, unsigned own, unsigned threads) {
-  constexpr unsigned AT_ONCE = 16 / sizeof(T);
+  constexpr unsigned GROUPED = 16 / sizeof(T);
   array += Blocks::own() * SEGMENT<Blocks>;
   uint4* groups = reinterpret_cast<uint4*>(array);
 #pragma unroll 1
-  for (unsigned at = own; at < count / AT_ONCE; at += threads) send(groups + at, groups[at], sent, to);
-  if (own < count % AT_ONCE) send(array + (count - 1 - own), array[count - 1 - own], sent, to);
+  for (unsigned at = own; at < count / GROUPED; at += threads) send(groups + at, groups[at], sent, to);
+  if (own < count % GROUPED) send(array + (count - 1 - own), array[count - 1 - own], sent, to);
 }
 
 // Send the block's entries to all others.

@@ -123,11 +123,9 @@ __device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchang
   exchange.maxima[warp_of()][lane_of()] = maximum;
   if (ORDERED) ordered[warp_of()][lane_of()] = maximum;  // of equal ones, places but the first keep what they have
   __syncwarp();
-  unsigned better = 0;
-#pragma unroll
-  for (int i = 0; i < 32; i++) better += exchange.maxima[warp_of()][i] > maximum;
-  if (ORDERED) atomicExch(&ordered[warp_of()][better], maximum);
-  const Key candidate = least_of_lanes(better < aim.in_warp ? maximum : ~Key(0));
+  const unsigned larger = larger_of_lanes(exchange.maxima[warp_of()], maximum);
+  if (ORDERED) atomicExch(&ordered[warp_of()][larger], maximum);
+  const Key candidate = least_of_lanes(larger < aim.in_warp ? maximum : ~Key(0));
   if (lane_of() == 0) exchange.guesses[warp_of()] = candidate, exchange.tops[warp_of()] = top;
   __syncthreads();
   unsigned reaching = 0;

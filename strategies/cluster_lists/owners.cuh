@@ -2,6 +2,7 @@
 // agree on splitters that give each a range of entries of its own; it is sent what the others have in that, and ranks it.
 #pragma once
 #include "gather.cuh"
+#include "sorting.cuh"
 
 typedef unsigned long long Entry;  // a key and the complement of its column: no two are equal, and the better are larger
 
@@ -170,26 +171,6 @@ __device__ __forceinline__ Starts starts_of(const unsigned* counts) {
   const unsigned second = start + own.x, third = second + own.y, fourth = third + own.z;
   const bool crowd = __any_sync(~0u, max(max(own.x, own.y), max(own.z, own.w)) > CROWD);
   return {second << 16 | start, fourth << 16 | third, start + sum, crowd};
-}
-
-// Put entries in order, the best first. Begins and ends with a barrier.
-__device__ __forceinline__ void sort_entries(Entry* entries, unsigned count) {
-  __syncthreads();
-#pragma unroll 1
-  for (unsigned size = 2; size < 2 * count; size *= 2) {
-#pragma unroll 1
-    for (unsigned step = size; step > 1; step /= 2) {
-#pragma unroll 1
-      for (unsigned pair = threadIdx.x; 2 * pair < count + step; pair += THREADS) {
-        const unsigned half = step / 2, low = pair / half * step + pair % half;
-        const unsigned high = step == size ? low ^ (step - 1) : low + half;  // the first step meets from both ends
-        if (high >= count) continue;
-        const Entry one = entries[low], other = entries[high];
-        if (one < other) entries[low] = other, entries[high] = one;
-      }
-      __syncthreads();
-    }
-  }
 }
 
 // Call `answers.put(rank, key, column)` for the entries of the range below rank k, each by some thread: they are counted by evenly

@@ -285,17 +285,20 @@ SIGNALS = Path("strategies/cluster_lists/signals.cuh").read_text()
 SENT = """
 __shared__ __align__(16) unsigned words[8][4];
 __shared__ __align__(16) unsigned long long wide[8];
+__shared__ unsigned done[8];
 __shared__ Signal signal;
+__shared__ Signal later;
 auto cluster = cooperative_groups::this_cluster();
 unsigned t = threadIdx.x, rank = cluster.block_rank(), size = cluster.num_blocks();
-if (t == 0) begin_signal(&signal);
+if (t == 0) begin_signal(&signal), begin_signal(&later);
 cluster.sync();
 if (t < size) {
   send(reinterpret_cast<uint4*>(words[rank]), make_uint4(rank, 2 * rank, 3 * rank, t), &signal, t);
   send(&wide[rank], (unsigned long long)rank << 32 | t, &signal, t);
   send(words[4 + rank], 7u, &signal, t);
+  send(&done[rank], 1u, &later, t);
 }
-if (t == 0) expect(&signal, size * (16 + 8 + 4));
+if (t == 0) expect(&signal, size * (16 + 8 + 4)), expect(&later, size * 4);
 WAIT
 unsigned sum = 0;
 for (unsigned i = 0; i < size; i++) {
@@ -307,14 +310,21 @@ values[blockIdx.x * blockDim.x + t] = sum;
 
 @pytest.mark.parametrize(("seed", "preempt"), ORDERS)
 def test_signals(programs: Programs, seed: int, preempt: int) -> None:
-    emulator = programs.emulator(SENT.replace("WAIT", "wait_for(&signal);"), before=SIGNALS, threads=32, cluster=4)
+    emulator = programs.emulator(
+        SENT.replace("WAIT", "wait_for(&signal); wait_for(&later);"), before=SIGNALS, threads=32, cluster=4
+    )
     values = launch(emulator, size=8 * 32, grid=8, seed=seed, preempt=preempt)
     assert values == [sum(7 * rank + 7 + block % 4 for rank in range(4)) for block in range(8) for _ in range(32)]
 
 
-def test_what_a_signal_counts_is_to_be_waited_for(programs: Programs) -> None:
-    emulator = programs.emulator(SENT.replace("WAIT", ""), before=SIGNALS, threads=32, cluster=4)
-    with pytest.raises(EmulatorError, match=r"race on shared|nobody wrote|after that block exited"):
+@pytest.mark.parametrize(
+    ("wait", "message"),
+    [("", "race on shared|nobody wrote|after that block exited"), ("wait_for(&later);", "race on shared (words|wide)")],
+)
+def test_what_a_signal_counts_is_to_be_waited_for(programs: Programs, wait: str, message: str) -> None:
+    """By that signal: another that was sent later says nothing of it."""
+    emulator = programs.emulator(SENT.replace("WAIT", wait), before=SIGNALS, threads=32, cluster=4)
+    with pytest.raises(EmulatorError, match=message):
         launch(emulator, size=4 * 32, grid=4)
 
 
