@@ -1,7 +1,8 @@
 """The events of a tuner at work, and its report at the end."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -34,7 +35,13 @@ class WorkloadResult:
     error: str | None = None
     seconds: float = 0.0
     uncompiled: int = 0
-    """Candidates whose kernels were not compiled in time: another run measures them."""
+    """Candidates whose kernels were not compiled in time: another turn measures them, in this run or a later one."""
+
+    def after(self, first: "WorkloadResult") -> "WorkloadResult":
+        """What two turns in one run came to."""
+        added = Counter(first.measured or {}) + Counter(self.measured or {})
+        outcome = first.outcome if self.outcome in ("known", "confirmed", "partial") else self.outcome
+        return replace(self, outcome=outcome, measured=added, seconds=first.seconds + self.seconds)
 
 
 @dataclass(frozen=True, slots=True)

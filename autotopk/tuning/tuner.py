@@ -8,28 +8,22 @@ import importlib
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
-from functools import partial
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import torch
 
 from autotopk import settings
-from autotopk.candidate import Candidate
 from autotopk.database import Database
 from autotopk.device import device_of
-from autotopk.errors import MeasurementError, SelectionError
-from autotopk.key import NEIGHBOUR_RADIUS, TuningKey
-from autotopk.prediction import Model
-from autotopk.problem import Problem
+from autotopk.errors import SelectionError
 from autotopk.runtime import self_check
 from autotopk.runtime.state import default
 from autotopk.tuning import bounds
-from autotopk.tuning.candidates import candidates, heuristics, lattice, rungs, serves, source_of, unbuildable
-from autotopk.tuning.compile_pool import Compiled, CompilePool
+from autotopk.tuning.candidates import unbuildable
+from autotopk.tuning.compile_pool import CompilePool
 from autotopk.tuning.context import Context
 from autotopk.tuning.efforts import EFFORTS
 from autotopk.tuning.environment import environment_of, specimen_of
@@ -37,28 +31,16 @@ from autotopk.tuning.events import (
     CheckingKernels,
     Event,
     KernelsChecked,
-    Outcome,
     TuneReport,
     TuneStarted,
-    WorkloadFinished,
-    WorkloadResult,
 )
-from autotopk.tuning.grid import BATCH, Bound, Grid
-from autotopk.tuning.log import Log
-from autotopk.tuning.search import is_exhaustive
-from autotopk.tuning.session import Session
+from autotopk.tuning.grid import Grid
+from autotopk.tuning.run import TuningRun
 from autotopk.tuning.sharing import Sharing, campaign_name
 from autotopk.tuning.worker import Worker
 from autotopk.tuning_db import artifact, ownership
 from autotopk.tuning_db.store import Store
-from autotopk.tuning_db.winners import Evidence
 from autotopk.workloads import Workload
-
-REFIT = 1.25
-"""How many times as many winners there are when bounds are fitted anew."""
-
-NEIGHBOURS = 4
-"""Winners of neighbours that are measured though no strategy proposes them."""
 
 
 def tune(
@@ -161,221 +143,3 @@ def _check_kernels(place: torch.device, on_event: Callable[[Event], None]) -> No
     found = self_check.tried(place, lambda *told: on_event(CheckingKernels(*told)))
     if found is not None:
         on_event(KernelsChecked(len(found.passed), tuple(dict.fromkeys(found.failed.values()))))
-
-
-@dataclass
-class TuningRun:
-    """The workloads of a run, one session after another, with the compile pool ahead of them."""
-
-    context: Context
-    workloads: Sequence[Workload]
-    strategies: Collection[str] | None
-    force: bool = False
-    sharing: Sharing | None = None
-    """With whom the workloads are shared, if with anybody."""
-    grid: Grid | None = None
-    results: list[WorkloadResult] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        device, now = self.context.device, time.monotonic()
-        self._winners = {winner.key: winner for winner in self.context.store.winners(device.fingerprint)}
-        self._todo = list(self.workloads)
-        self._models: dict[str, Model] = {}
-        self._fitted_to = 0
-        """Winners that there were when these were fitted."""
-        self._ahead: dict[Workload, _Prepared] = {}
-        """The workloads whose kernels were started."""
-        self._waits_until = now + min(self.context.effort.wait_s, (self.context.until - now) / 2)
-
-    def go(self) -> Outcome:
-        """Run every session; those not begun when the budget ends, or on Ctrl-C, are "skipped"."""
-        session = None
-        outcome: Outcome = "finished"
-        try:
-            if self.sharing:
-                self.sharing.enrol([workload.key for workload in self._todo])
-            while self._todo or self._extended():
-                if time.monotonic() > self.context.until:
-                    outcome = "budget"
-                    break
-                workload = self._claimed() if self.sharing else self._next()
-                if workload is None:
-                    continue
-                session = self._session(len(self.results), workload)
-                result = session.run()
-                if self.sharing and not self.sharing.finish(result.outcome):
-                    self._todo.append(workload)  # another tuner took it over; what was measured counts all the same
-                else:
-                    self._finish(session.index, result)
-                    if self.force and session.before and result.outcome == "tuned":
-                        self.context.store.discard(self.context.device.fingerprint, workload.key, session.before)
-                session = None
-        except KeyboardInterrupt:
-            outcome = "interrupted"
-            if session is not None and len(self.results) == session.index:
-                self.results.append(session.result("partial"))
-        finally:
-            if self.sharing:
-                self.sharing.give_up()
-        done = {result.workload: result for result in self.results}
-        self.results = [done.get(workload, WorkloadResult(workload, "skipped")) for workload in self.workloads]
-        return outcome
-
-    def _extended(self) -> bool:
-        """Whether there is something to do, once the grid was asked."""
-        known = self._known()
-        if self.grid is not None and self.grid.left(known):
-            more = self.grid.next(known, self._bound())
-            self._todo += more
-            self.workloads = [*self.workloads, *more]
-        return bool(self._todo)
-
-    def _bound(self) -> Bound:
-        """The bound of every key, fitted anew when there is a fourth more to fit it to: fitting takes a second."""
-        if len(self._winners) >= REFIT * self._fitted_to:
-            device = self.context.device
-            self._models = bounds.fits(self.context.store, device.fingerprint).get(device, {})
-            self._fitted_to = max(1, len(self._winners))
-        return partial(bounds.bound, self._models)
-
-    def _known(self) -> set[TuningKey]:
-        """What has a winner on this device, had its turn in this run, or will have it."""
-        return {*self._winners, *(one.key for one in self.workloads)}
-
-    def _left(self) -> int:
-        """Workloads without a result, and those that the grid may add."""
-        of_grid = 0 if self.grid is None else self.grid.left(self._known())
-        return len(self.workloads) - len(self.results) + of_grid
-
-    def _claimed(self) -> Workload | None:
-        """A workload that this tuner holds now; None where the others hold all, after a pause, or all are complete."""
-        assert self.sharing
-        complete = self.sharing.complete()
-        for workload in [one for one in self._todo if one.key in complete]:
-            self._todo.remove(workload)
-            self._ahead.pop(workload, None)
-            self._finish(len(self.results), WorkloadResult(workload, "elsewhere"))
-        if not self._todo:
-            return None
-        first = self._next()
-        self._todo.insert(0, first)
-        key = self.sharing.claim([workload.key for workload in self._todo])
-        if key is None:
-            self.sharing.wait(self.context.until)
-            return None
-        workload = next(one for one in self._todo if one.key == key)
-        self._todo.remove(workload)
-        prepared = self._ahead.pop(workload, None) or self._prepare(workload)
-        prepared.evidence = self.context.store.evidence(self.context.device.fingerprint, key)  # others may have added
-        self._ahead[workload] = prepared
-        return workload
-
-    def _next(self) -> Workload:
-        """The next workload; where time for compiling is short, the first one that has its kernels."""
-        if len(self._todo) < BATCH // 2:
-            self._extended()  # so that kernels compile meanwhile
-        self._compile_ahead()
-        while not self.context.effort.patient:
-            waiting = [self._ahead[one].waits_for() for one in self._todo if one in self._ahead]
-            ready = next((at for at, kernels in enumerate(waiting) if not kernels), None)
-            if ready is not None or time.monotonic() > self._waits_until:
-                return self._todo.pop(ready or 0)
-            with suppress(MeasurementError):  # the session meets it again
-                self.context.worker.start()
-            pending = [kernel for kernels in waiting for kernel in kernels]
-            wait(pending, max(0.0, self._waits_until - time.monotonic()), FIRST_COMPLETED)
-        return self._todo.pop(0)
-
-    def _session(self, index: int, workload: Workload) -> Session:
-        prepared, problem = self._ahead.pop(workload), self._problem(workload)
-        device, incumbent = self.context.device, self._winners.get(workload.key)
-        rules = heuristics(problem, device, self.strategies)
-        near = [one for one in self._near(workload) if serves(one, problem, device, self.strategies)]
-        space = dict.fromkeys(prepared.space)
-        if incumbent and incumbent.candidate in near:
-            space.setdefault(incumbent.candidate)  # another run may have found it beyond the shortlist
-        return Session(
-            context=self.context,
-            index=index,
-            workload=workload,
-            problem=problem,
-            evidence=prepared.evidence,
-            candidates=list(space),
-            first=near[:1] + rules + near + prepared.first,
-            sure=near[:1] + rules,
-            incumbent=incumbent,
-            anew=self.force,
-            neighbours=[one for one in near if one not in space][:NEIGHBOURS],
-            strategies=self.strategies,
-            share_s=(self.context.until - time.monotonic()) / self._left(),
-            patient=self.context.effort.patient,
-        )
-
-    def _problem(self, workload: Workload) -> Problem:
-        return workload.problem(self.context.device.type)
-
-    def _finish(self, index: int, result: WorkloadResult) -> None:
-        self.results.append(result)
-        if result.winner is not None:
-            self._winners[result.winner.key] = result.winner
-        self.context.tell(WorkloadFinished(result, index, self._eta_s()))
-
-    def _compile_ahead(self) -> None:
-        """Start the kernels of the next workload, then of those after it, as far as they are sure to be measured.
-
-        What a sampler asks for is known late, and would wait behind kernels of many workloads.
-        """
-        effort, device = self.context.effort, self.context.device
-        for workload in self._todo[: 1 + effort.ahead]:
-            if workload not in self._ahead:
-                prepared, problem = self._prepare(workload), self._problem(workload)
-                known = Log.of(prepared.evidence, self.context.baseline).latest
-                exhaustive = is_exhaustive(len(prepared.space), effort.trials)
-                sure = prepared.space if exhaustive else prepared.first[: effort.trials]
-                asked = [
-                    one
-                    for one in sure
-                    if self.force or one not in known or source_of(one, problem, device) != known[one].identity.source
-                ]
-                prepared.kernels = self.context.pool.submit(problem, asked)
-                self._ahead[workload] = prepared
-
-    def _prepare(self, workload: Workload) -> "_Prepared":
-        problem, device, lattices = self._problem(workload), self.context.device, self.context.effort.lattice
-        shortlist = candidates(problem, device, self.strategies)
-        return _Prepared(
-            first=shortlist if lattices else rungs(problem, device, self.strategies),
-            space=lattice(problem, device, self.strategies) if lattices else shortlist,
-            evidence=self.context.store.evidence(device.fingerprint, workload.key),
-        )
-
-    def _near(self, workload: Workload) -> list[Candidate]:
-        """The incumbent, and the winners of neighbours from the nearest on."""
-        distances = {key: key.distance(workload.key) for key in self._winners}
-        near = sorted((key for key in distances if distances[key] <= NEIGHBOUR_RADIUS), key=distances.__getitem__)
-        return list(dict.fromkeys(self._winners[key].candidate for key in near))
-
-    def _eta_s(self) -> float | None:
-        """Seconds left at the pace of the workloads that were measured, within the budget."""
-        paces = [result.seconds for result in self.results if result.outcome not in ("known", "elsewhere")]
-        if not paces:
-            return None
-        return max(0.0, min(self._left() * sum(paces) / len(paces), self.context.until - time.monotonic()))
-
-
-@dataclass
-class _Prepared:
-    """A workload before its turn."""
-
-    first: list[Candidate]
-    """What is measured before the rest: of a lattice the shortlist, of a shortlist the rungs."""
-    space: list[Candidate]
-    """What the effort searches: the shortlist, or the lattice, which begins with it."""
-    evidence: list[Evidence]
-    """What was measured before."""
-    kernels: list[Future[Compiled]] = field(default_factory=list)
-    """What was started, or was there."""
-
-    def waits_for(self) -> list[Future[Compiled]]:
-        """The kernels that are being compiled yet."""
-        return [kernel for kernel in self.kernels if not kernel.done()]

@@ -15,7 +15,7 @@ from autotopk.tuning.context import Context
 from autotopk.tuning.efforts import EFFORTS
 from autotopk.tuning.environment import environment_of
 from autotopk.tuning.events import CandidateMeasured, Event, WorkloadResult
-from autotopk.tuning.tuner import TuningRun
+from autotopk.tuning.run import TuningRun
 from autotopk.tuning_db.records import Winner
 from autotopk.tuning_db.store import Store
 from autotopk.workloads import Workload

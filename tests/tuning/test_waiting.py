@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Timer
 
+import pytest
+
 from autotopk import registry
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import H100
@@ -20,7 +22,7 @@ from autotopk.tuning.context import Context
 from autotopk.tuning.efforts import EFFORTS
 from autotopk.tuning.environment import environment_of
 from autotopk.tuning.events import WorkloadFinished, WorkloadResult
-from autotopk.tuning.tuner import TuningRun
+from autotopk.tuning.run import TuningRun
 from autotopk.tuning_db.store import Store
 from autotopk.workloads import Workload
 from tests.tuning import built
@@ -60,7 +62,9 @@ class StartedWorker(ReplayWorker):
         """There is no process."""
 
 
-def tune(store: Store, pool: CompilePool, wait_s: float) -> list[WorkloadResult]:
+def tune(
+    store: Store, pool: CompilePool, wait_s: float, lasts_s: float = 60.0, force: bool = False
+) -> list[WorkloadResult]:
     """A quick run over both workloads; results in the order in which they were finished."""
     environment, finished = environment_of(H100), list[WorkloadResult]()
     context = Context(
@@ -71,10 +75,10 @@ def tune(store: Store, pool: CompilePool, wait_s: float) -> list[WorkloadResult]
         run=store.begin_run(H100, environment, {}),
         worker=StartedWorker(others=50.0),
         pool=pool,
-        until=time.monotonic() + 60,
+        until=time.monotonic() + lasts_s,
         tell=lambda event: finished.append(event.result) if isinstance(event, WorkloadFinished) else None,
     )
-    run = TuningRun(context, [FIRST, SECOND], FAMILIES)
+    run = TuningRun(context, [FIRST, SECOND], FAMILIES, force)
     assert run.go() == "finished"
     assert [one.workload for one in run.results] == [FIRST, SECOND]
     store.derive_winners()
@@ -106,8 +110,8 @@ def test_what_is_not_compiled_in_time_is_told_and_measured_by_a_later_run(store:
     compiling = of(FIRST)[1:]
     with closing(SlowPool(compiling)) as pool:
         begun = time.monotonic()
-        finished = tune(store, pool, wait_s=0.2)
-        assert time.monotonic() - begun > 0.2
+        finished = tune(store, pool, wait_s=0.2, lasts_s=2.0)
+        assert 1.9 < time.monotonic() - begun < 20.0, "as long as there is time"
     assert [(one.workload, one.outcome, one.uncompiled) for one in finished] == [
         (SECOND, "tuned", 0),
         (FIRST, "tuned", len(compiling)),
@@ -120,16 +124,32 @@ def test_what_is_not_compiled_in_time_is_told_and_measured_by_a_later_run(store:
     assert sorted(screened) == sorted([TORCH_TOPK, *of(FIRST)]), "each once"
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_what_is_compiled_late_is_measured_in_a_second_turn(store: Store, force: bool) -> None:
+    if force:
+        with closing(InstantPool(H100)) as pool:
+            tune(store, pool, wait_s=20.0)
+    before = {one.uuid for one in store.measurements()}
+    compiling = of(FIRST)[1:]
+    with closing(SlowPool(compiling, after_s=1.0)) as pool:
+        finished = tune(store, pool, wait_s=0.0, force=force)
+    told = [(one.outcome, one.uncompiled) for one in finished if one.workload == FIRST]
+    assert told == [("tuned", len(compiling)), ("tuned", 0)]
+    assert [one.workload for one in finished] == [SECOND, FIRST, FIRST]
+    measured = [one for one in store.measurements(stage="screen") if one.uuid not in before and one.key == FIRST.key]
+    assert sorted(one.candidate for one in measured) == sorted([TORCH_TOPK, *of(FIRST)]), "each once"
+
+
 def test_a_later_run_that_compiles_nothing_either_confirms(store: Store) -> None:
     with closing(SlowPool(of(FIRST)[1:])) as pool:
-        told = [{one.workload: one for one in tune(store, pool, wait_s=0.0)}[FIRST] for _ in range(3)]
+        told = [{one.workload: one for one in tune(store, pool, wait_s=0.0, lasts_s=0.5)}[FIRST] for _ in range(3)]
     assert [one.outcome for one in told] == ["tuned", "confirmed", "known"]
     assert all(one.uncompiled for one in told)
 
 
 def test_torch_topk_wins_no_race_against_nobody(store: Store) -> None:
     with closing(SlowPool(of(FIRST))) as pool:
-        _, first = tune(store, pool, wait_s=0.0)
+        _, first = tune(store, pool, wait_s=0.0, lasts_s=0.5)
     assert (first.workload, first.outcome, first.uncompiled) == (FIRST, "partial", len(of(FIRST)))
     assert FIRST.key not in {winner.key for winner in store.winners()}
 
