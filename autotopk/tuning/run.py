@@ -4,7 +4,7 @@ import time
 from collections.abc import Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from autotopk.candidate import Candidate
@@ -137,7 +137,9 @@ class TuningRun:
         for workload in [one for one in self._todo if one.key in complete]:
             self._todo.remove(workload)
             self._ahead.pop(workload, None)
-            if workload not in self._done:
+            if workload in self._done:  # what was not compiled here is measured
+                self._done[workload] = replace(self._done[workload], uncompiled=0)
+            else:
                 self._finish(WorkloadResult(workload, "elsewhere"))
         if not self._todo:
             return None

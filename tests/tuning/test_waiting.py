@@ -3,13 +3,14 @@
 import math
 import time
 from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from threading import Timer
 
 import pytest
+import torch
 
 from autotopk import registry
 from autotopk.candidate import TORCH_TOPK, Candidate
@@ -23,6 +24,7 @@ from autotopk.tuning.efforts import EFFORTS
 from autotopk.tuning.environment import environment_of
 from autotopk.tuning.events import WorkloadFinished, WorkloadResult
 from autotopk.tuning.run import TuningRun
+from autotopk.tuning.sharing import Sharing
 from autotopk.tuning_db.store import Store
 from autotopk.workloads import Workload
 from tests.tuning import built
@@ -62,10 +64,10 @@ class StartedWorker(ReplayWorker):
         """There is no process."""
 
 
-def tune(
-    store: Store, pool: CompilePool, wait_s: float, lasts_s: float = 60.0, force: bool = False
-) -> list[WorkloadResult]:
-    """A quick run over both workloads; results in the order in which they were finished."""
+def run_of(
+    store: Store, pool: CompilePool, wait_s: float, lasts_s: float = 60.0, force: bool = False, campaign: str = ""
+) -> tuple[TuningRun, list[WorkloadResult]]:
+    """A quick run over both workloads, and results in the order in which they will be finished."""
     environment, finished = environment_of(H100), list[WorkloadResult]()
     context = Context(
         device=H100,
@@ -78,7 +80,16 @@ def tune(
         until=time.monotonic() + lasts_s,
         tell=lambda event: finished.append(event.result) if isinstance(event, WorkloadFinished) else None,
     )
-    run = TuningRun(context, [FIRST, SECOND], FAMILIES, force)
+    sharing = Sharing(store, campaign, H100, torch.device("cuda", 0)) if campaign else None
+    context = replace(context, held=sharing.held) if sharing else context
+    return TuningRun(context, [FIRST, SECOND], FAMILIES, force, sharing), finished
+
+
+def tune(
+    store: Store, pool: CompilePool, wait_s: float, lasts_s: float = 60.0, force: bool = False
+) -> list[WorkloadResult]:
+    """A quick run over both workloads; results in the order in which they were finished."""
+    run, finished = run_of(store, pool, wait_s, lasts_s, force)
     assert run.go() == "finished"
     assert [one.workload for one in run.results] == [FIRST, SECOND]
     store.derive_winners()
@@ -138,6 +149,24 @@ def test_what_is_compiled_late_is_measured_in_a_second_turn(store: Store, force:
     assert [one.workload for one in finished] == [SECOND, FIRST, FIRST]
     measured = [one for one in store.measurements(stage="screen") if one.uuid not in before and one.key == FIRST.key]
     assert sorted(one.candidate for one in measured) == sorted([TORCH_TOPK, *of(FIRST)]), "each once"
+
+
+def test_of_those_who_share_workloads_one_measures_what_is_compiled_late(store_path: Path) -> None:
+    def share(after_s: float) -> list[WorkloadResult]:
+        with Store.open(store_path) as store, closing(SlowPool(of(FIRST)[1:], after_s)) as pool:
+            run, _ = run_of(store, pool, wait_s=0.0, campaign="shared")
+            assert run.go() == "finished"
+            return run.results
+
+    with Store.open(store_path) as store:
+        store.derive_winners()
+    with ThreadPoolExecutor(2) as threads:
+        results = list(threads.map(share, (1.0, 1.5)))
+    assert not any(one.uncompiled for of_one in results for one in of_one)
+    assert all(one.outcome not in ("skipped", "partial") for of_one in results for one in of_one)
+    with Store.open(store_path) as store:
+        screened = [one.candidate for one in store.measurements(stage="screen") if one.key == FIRST.key]
+    assert sorted(screened) == sorted([TORCH_TOPK, *of(FIRST)]), "each once"
 
 
 def test_a_later_run_that_compiles_nothing_either_confirms(store: Store) -> None:
