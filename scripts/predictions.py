@@ -1,4 +1,4 @@
-"""Compare ways to predict times where nothing was measured: `python scripts/predictions.py [DATABASE] [--json FILE]`.
+"""Compare ways to predict times where nothing was measured: `python -m scripts.predictions [DATABASE] [--json FILE]`.
 
 Of every point that was measured, without it: the time of what each way would choose there, over the best. By default of
 the points that the repository has, all of an H200: docs/figures/predictions is what one `autotopk tune` measured, the

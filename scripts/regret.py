@@ -1,10 +1,11 @@
-"""Regret on shapes that nobody tuned: `python scripts/regret.py [COUNT [SEED]] [--budget S] [--json FILE] [--small]`.
+"""Regret on shapes that nobody tuned: `python scripts/regret.py [COUNT [SEED]] [--budget S] [--db FILE] [--json FILE]`.
 
 Shapes are drawn as the tag `grid` draws its own, by another seed. For each of them three candidates and torch.topk are
 timed in turn: what dispatch serves with the kernels that are there, what it serves once kernels were built, and the
 best of `autotopk tune --effort quick` on that very shape, in a database of its own. Regret is the time of what is
 served over that of the best, less the 95 % margin of the difference, and never below 1. With a budget, of which tuning
-takes three fifths, the first of the shapes are measured; it is told how many. `--small` draws small shapes, for a CPU.
+takes three fifths, those shapes are raced of which all candidates were measured by then, and it is told how many. With
+`--db` and `--json` files of an earlier run this one goes on where that ended. `--small` draws small shapes, for a CPU.
 """
 
 import json
@@ -118,19 +119,20 @@ def summary(title: str, regrets: Sequence[float], over_torch: Sequence[float], s
     )
 
 
-def measured(workloads: Sequence[Workload], place: torch.device, folder: Path, budget_s: float | None) -> list[Row]:
+def measured(workloads: Sequence[Workload], place: torch.device, database: Path, budget_s: float | None) -> list[Row]:
     """Ask, tune and race all shapes, or as many as there is time for."""
     device, until = device_of(place), float("inf") if budget_s is None else time.monotonic() + budget_s
     problems = [workload.problem(place.type) for workload in workloads]
     before = served(problems, device, "never")
     report = tune(
         workloads,
-        store_path=folder / "best.sqlite",
-        winners_path=folder / "best.winners.sqlite",
+        store_path=database,
+        winners_path=database.with_suffix(".winners.sqlite"),
         device=place,
         budget_s=budget_s and TUNING * budget_s,
     )
-    best = {one.workload: one.winner.candidate for one in report.results if one.winner and one.outcome == "tuned"}
+    whole = [one for one in report.results if one.outcome in ("tuned", "confirmed", "known") and not one.uncompiled]
+    best = {one.workload: one.winner.candidate for one in whole if one.winner}
     tuned = [one for one in zip(workloads, problems, before, strict=True) if one[0] in best]
     after: list[tuple[str, Candidate]] = []
     rows: list[Row] = []
@@ -166,12 +168,23 @@ def measured(workloads: Sequence[Workload], place: torch.device, folder: Path, b
     return rows
 
 
+def earlier(file: Path | None, seed: int, device: Device) -> list[Row]:
+    """What an earlier run left in its file. Raises ValueError where that is of another seed or device."""
+    if file is None or not file.exists():
+        return []
+    found = json.loads(file.read_text())
+    if (found["seed"], found["device"]["fingerprint"]) != (seed, device.fingerprint):
+        raise ValueError(f"{file} is of seed {found['seed']} and {found['device']['fingerprint']}")
+    return [Row(**one) for one in found["rows"]]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what is asked for."""
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("count", nargs="?", type=int, default=500)
     parser.add_argument("seed", nargs="?", type=int, default=1)
     parser.add_argument("--budget", type=float, metavar="SECONDS")
+    parser.add_argument("--db", type=Path)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--small", action="store_true")
     options = parser.parse_args(arguments)
@@ -180,8 +193,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     place = torch.device("cuda" if torch.cuda.is_available() and not options.small else "cpu")
     drawn = spread(64 * options.count if options.small else options.count, options.seed)
     small = [one for one in drawn if one.bytes < 1 << 18 and one.k < 256] if options.small else drawn
+    rows = earlier(options.json, options.seed, device_of(place))
+    left = [one for one in small[: options.count] if str(one) not in {row.workload for row in rows}]
     with tempfile.TemporaryDirectory() as folder:
-        rows = measured(small[: options.count], place, Path(folder), options.budget)
+        rows += measured(left, place, options.db or Path(folder, "best.sqlite"), options.budget)
     print(f"{len(rows)} of {options.count} shapes")
     if not rows:
         parser.exit(1, "no shape was tuned and raced in that time\n")

@@ -1,8 +1,8 @@
-"""Winners to ship: `python scripts/ship.py TUNING.sqlite [sm_90.check]`, of a database that an H200 tuned.
+"""Winners to ship: `python -m scripts.ship TUNING.sqlite [sm_90.check]`, of a database that an H200 tuned.
 
 What is shipped now stays, as an incumbent does, unless the other is 3 % faster beside torch.topk. Where its kernel has
 become other machine code it gives way, unless it was not raced again and the other is 3 % slower: it is stale then.
-Predictions are fitted to docs/figures/predictions, as `python scripts/predictions.py` has them. What that GPU found out
+Predictions are fitted to docs/figures/predictions, as `python -m scripts.predictions` has them. What that GPU found out
 about shipped kernels, in `checks` of its cache folder, is added to what is known of those that are shipped: it checks
 those alone that nobody had checked.
 """

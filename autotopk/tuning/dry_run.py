@@ -8,8 +8,9 @@ from statistics import fmean
 
 from autotopk.database import Database, Server
 from autotopk.device import Device
-from autotopk.tuning.candidates import candidates, lattice
+from autotopk.tuning.candidates import lattice
 from autotopk.tuning.efforts import EFFORTS
+from autotopk.tuning.likely import likely
 from autotopk.tuning_db.records import Measurement
 from autotopk.workloads import Workload
 
@@ -63,7 +64,7 @@ def plan(
     planned = []
     for workload in dict.fromkeys(workloads):
         problem = workload.problem(device.type)
-        space = (lattice if asked.lattice else candidates)(problem, device, strategies)
+        space = (lattice if asked.lattice else likely)(problem, device, strategies)
         known = sum((workload.key, one) in done for one in space)
         left = min(len(space) - known, asked.trials)
         planned.append(Planned(str(workload), len(space), known, left))

@@ -22,6 +22,7 @@ from autotopk.tuning.events import (
     WorkloadResult,
 )
 from autotopk.tuning.grid import BATCH, Bound, Grid
+from autotopk.tuning.likely import likely
 from autotopk.tuning.log import Log
 from autotopk.tuning.search import is_exhaustive
 from autotopk.tuning.session import Session
@@ -90,10 +91,11 @@ class TuningRun:
                     if session.anew and session.before and result.outcome == "tuned":
                         self.context.store.discard(self.context.device.fingerprint, workload.key, session.before)
                         self._renewed.add(workload)
-                if again and not lost:
-                    self._second.add(workload)
-                if again or lost:
+                if lost:
                     self._todo.append(workload)
+                elif again:
+                    self._second.add(workload)
+                    self._todo.insert(0, workload)  # as soon as it is ready
                 session = None
         except KeyboardInterrupt:
             outcome = "interrupted"
@@ -234,7 +236,9 @@ class TuningRun:
         What a sampler asks for is known late, and would wait behind kernels of many workloads.
         """
         effort, device = self.context.effort, self.context.device
-        for workload in self._todo[: 1 + effort.ahead]:
+        again = [one for one in self._todo if one in self._second]
+        new = [one for one in self._todo if one not in self._second]
+        for workload in [*again, *new[: 1 + effort.ahead]]:
             if workload not in self._ahead:
                 prepared, problem = self._prepare(workload), self._problem(workload)
                 known = Log.of(prepared.evidence, self.context.baseline).latest
@@ -250,7 +254,7 @@ class TuningRun:
 
     def _prepare(self, workload: Workload) -> "_Prepared":
         problem, device, lattices = self._problem(workload), self.context.device, self.context.effort.lattice
-        shortlist = candidates(problem, device, self.strategies)
+        shortlist = (candidates if lattices else likely)(problem, device, self.strategies)
         return _Prepared(
             first=shortlist if lattices else rungs(problem, device, self.strategies),
             space=lattice(problem, device, self.strategies) if lattices else shortlist,

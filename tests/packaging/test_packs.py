@@ -113,4 +113,4 @@ def test_all_kernels_were_checked_where_some_were(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("AUTOTOPK_CACHE_DIR", str(tmp_path))
     archs = [int(path.stem.removeprefix("sm_")) for path in FOLDER.glob("*.check")]
     assert archs
-    assert not set[str]().union(*(Packs(FOLDER).untried(arch) for arch in archs)), "run scripts/ship.py with its check"
+    assert not set[str]().union(*(Packs(FOLDER).untried(arch) for arch in archs)), "run scripts.ship with its check"

@@ -23,6 +23,12 @@ def test_served_is_raced_with_the_best(
     printed = capsys.readouterr().out
     assert "regret 1." in printed
     assert "2 of 2 shapes" in printed
+    main(["3", "3", "--small", "--budget", "600", "--json", str(tmp_path / "rows.json")])
+    longer = json.loads((tmp_path / "rows.json").read_text())
+    assert longer["rows"][:2] == document["rows"], "not measured again"
+    assert "3 of 3 shapes" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="seed 3"):
+        main(["3", "4", "--small", "--json", str(tmp_path / "rows.json")])
 
 
 @pytest.mark.filterwarnings("ignore::autotopk.AutotopkWarning")

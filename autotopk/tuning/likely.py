@@ -1,0 +1,67 @@
+"""What of the shortlists a quick run measures: not what evidence of the same device predicts to be far behind."""
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+
+from autotopk import registry, settings
+from autotopk.candidate import Candidate
+from autotopk.device import Device
+from autotopk.errors import ArtifactError
+from autotopk.key import TuningKey
+from autotopk.prediction import Model, Near
+from autotopk.problem import Problem
+from autotopk.runtime import predicting, winners
+from autotopk.tuning.candidates import candidates, heuristics, rungs
+
+UNLIKELY = 1.25
+"""Times the least predicted time that are too many."""
+
+
+def likely(problem: Problem, device: Device, strategies: Collection[str] | None = None) -> list[Candidate]:
+    """The candidates, but points of shortlists that are predicted to be slow.
+
+    By what is shipped of the device or its twins alone, so that no run changes what the next one measures; all of them
+    where that has no bound for the problem.
+    """
+    space, key = candidates(problem, device, strategies), TuningKey.of(problem)
+    model = predicting.model_for(key, device, _shipped(settings.shipped_winners_path()))
+    if model is None or model.region(key) is None:
+        return space
+    sure = {*rungs(problem, device, strategies), *heuristics(problem, device, strategies)}
+    quick = {*quickest(space, problem, device, model)}
+    return [one for one in space if one in sure or one in quick]
+
+
+def quickest(space: Iterable[Candidate], problem: Problem, device: Device, model: Model) -> list[Candidate]:
+    """Those that are not predicted to take `UNLIKELY` times as long as the best of them."""
+    near = model.near(TuningKey.of(problem))
+    times = {one: _time_us(one, problem, device, model, near) for one in space}
+    least = min((time for time in times.values() if time is not None), default=0.0)
+    return [one for one, time in times.items() if time is None or time <= UNLIKELY * least]
+
+
+def _time_us(candidate: Candidate, problem: Problem, device: Device, model: Model, near: Near) -> float | None:
+    strategy = registry.get(candidate.strategy)
+    if strategy.name not in model.strategies:
+        return None
+    terms = strategy.terms(strategy.parse_config(candidate.config), problem, device)
+    return model.time_us(strategy.name, str(candidate), terms, near)
+
+
+@cache
+def _shipped(path: Path | None) -> Mapping[str, winners.Winners]:
+    """What was fitted, by device fingerprint."""
+    if path is None:
+        return {}
+    try:
+        found, _ = winners.contents("shipped", path)
+    except ArtifactError:
+        return {}
+    models = {}
+    for fingerprint, rows in groupby(found.fitted, key=itemgetter(0)):
+        models[fingerprint] = winners.Winners(found.devices[fingerprint])
+        models[fingerprint].fit(rows)
+    return models

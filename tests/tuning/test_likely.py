@@ -1,0 +1,71 @@
+"""What a quick run leaves out, by what is shipped of an H200 and by what was recorded of one."""
+
+from math import exp, fsum, log
+from pathlib import Path
+
+import pytest
+
+from autotopk.candidate import TORCH_TOPK
+from autotopk.device import H100, cpu_device
+from autotopk.problem import Problem
+from autotopk.tuning.candidates import candidates, heuristics, rungs
+from autotopk.tuning.dry_run import plan
+from autotopk.tuning.fitting import Fit, samples_of
+from autotopk.tuning.likely import likely, quickest
+from autotopk.workloads import Workload, spread
+from scripts.predictions import tuned
+
+SHAPES = [one.problem("cuda") for one in spread(24, 7)]
+
+
+@pytest.fixture(autouse=True)
+def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTOPK_SHIPPED", "1")
+
+
+def test_about_half_of_the_candidates_are_left_and_all_rungs_are() -> None:
+    every = [candidates(one, H100) for one in SHAPES]
+    left = [likely(one, H100) for one in SHAPES]
+    assert 0.3 < sum(map(len, left)) / sum(map(len, every)) < 0.7
+    for problem, all_of_it, some in zip(SHAPES, every, left, strict=True):
+        assert some == [one for one in all_of_it if one in some], "in the same order"
+        assert {*rungs(problem, H100)} <= {*some}
+        assert {*heuristics(problem, H100)} & {*all_of_it} <= {*some}
+
+
+def test_where_nothing_is_shipped_all_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_cpu = Problem.contiguous(64, 32768, 2048)
+    assert likely(on_cpu, cpu_device()) == candidates(on_cpu, cpu_device())
+    monkeypatch.setenv("AUTOTOPK_SHIPPED", "0")
+    for one in SHAPES:
+        assert likely(one, H100) == candidates(one, H100)
+
+
+def test_where_no_bound_is_known_all_are_measured() -> None:
+    problem = Problem.contiguous(1, 1 << 34, 1 << 33, "int8")
+    assert likely(problem, H100) == candidates(problem, H100)
+
+
+def test_a_dry_run_counts_what_a_quick_run_measures(tmp_path: Path) -> None:
+    workload = Workload(64, 32768, 2048)
+    planned = plan([workload], H100, tmp_path / "none.sqlite")
+    assert planned.workloads[0].candidates == len(likely(workload.problem("cuda"), H100))
+
+
+def test_on_record_the_best_is_left() -> None:
+    """Every point without what was measured there."""
+    times, device = tuned()
+    fit = Fit(samples_of(times, device)["topk"])
+    lost = []
+    for fold in range(8):
+        held = fit.keys[fold::8]
+        model = fit.model(frozenset(held))
+        for key in held:
+            problem, measured = Workload.of(key).problem("cuda"), times[key]
+            ours = [one for one in measured if one != TORCH_TOPK]
+            left = {*rungs(problem, device), *quickest(ours, problem, device, model)} & measured.keys()
+            if left:
+                lost.append(min(measured[one] for one in left) / min(measured[one] for one in ours))
+    assert len(lost) > 300
+    assert exp(fsum(map(log, lost)) / len(lost)) < 1.002
+    assert sum(one > 1.02 for one in lost) <= 0.02 * len(lost)
