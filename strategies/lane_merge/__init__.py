@@ -32,6 +32,8 @@ TREE_K = 4
 """Largest k whose lists are merged pairwise."""
 UNROLLED = frozenset((*range(11), 20, 32))
 """Largest k of the kernels whose rounds are no loop: the small ones, and two that many ask for."""
+DEEP = 16
+"""Longest list of a lane that is sorted quickly, and compiled in seconds, not minutes."""
 FEW = 8
 """Rows a multiprocessor that leave it waiting for memory and each other; fewer lanes a row would not help."""
 
@@ -267,7 +269,7 @@ def _shortlist(problem: Problem, device: Device) -> tuple[LaneMergeConfig, ...]:
                 found += [_config(lanes, warps, depth, False) for depth in depths]
                 if problem.k <= TREE_K and lanes <= 8:
                     found.append(_config(lanes, warps, _depths(lanes, problem, tree=True, least=4)[0], True))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys([one for one in found if one.depth <= DEEP] or found))
 
 
 def _depths(lanes: int, problem: Problem, *, tree: bool, least: int) -> list[int]:
