@@ -1,9 +1,9 @@
 """Compare ways to predict times where nothing was measured: `python -m scripts.predictions [DATABASE] [--json FILE]`.
 
 Of every point that was measured, without it: the time of what each way would choose there, over the best. By default of
-the points that the repository has, all of an H200: docs/figures/predictions is what one `autotopk tune` measured, the
-other table is of docs/figures/sweep and docs/figures/radix; else of all devices in a tuning database. `--json` writes
-what the database has of its first device as docs/figures/predictions has it.
+the points that the repository has, all of an H200: docs/figures/predictions is what tuning runs measured, the other
+table is of docs/figures/sweep and docs/figures/radix; else of all devices in a tuning database. `--json` adds what the
+database has of its first device to a file like docs/figures/predictions/h200.json, in place of older times.
 """
 
 import json
@@ -334,7 +334,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 if (keys := {one.key for one in store.measurements(device=device.fingerprint)})
             ]
     if options.json:
-        write(options.json, *of_devices[0])
+        times, device = of_devices[0]
+        known = tuned(options.json)[0] if options.json.exists() else {}
+        write(options.json, {key: {**known.get(key, {}), **times.get(key, {})} for key in {**known, **times}}, device)
     for times, device in of_devices:
         print(f"{device.name}: {len(times)} points, {sum(map(len, times.values()))} times")
         print("| chosen by | geometric mean | 19 of 20 | worst |\n|---|--:|--:|--:|")

@@ -14,7 +14,7 @@ import tempfile
 import time
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,7 @@ ROUNDS = 9
 TUNING = 0.6
 """Share of a budget."""
 
-AT_ONCE = 16
+AT_ONCE = 40
 """Shapes whose kernels are built before they are raced, so that a budget that ends leaves figures of those before."""
 
 SLOWER = 1.03
@@ -119,7 +119,9 @@ def summary(title: str, regrets: Sequence[float], over_torch: Sequence[float], s
     )
 
 
-def measured(workloads: Sequence[Workload], place: torch.device, database: Path, budget_s: float | None) -> list[Row]:
+def measured(
+    workloads: Sequence[Workload], place: torch.device, database: Path, budget_s: float | None
+) -> Iterator[Row]:
     """Ask, tune and race all shapes, or as many as there is time for."""
     device, until = device_of(place), float("inf") if budget_s is None else time.monotonic() + budget_s
     problems = [workload.problem(place.type) for workload in workloads]
@@ -135,7 +137,6 @@ def measured(workloads: Sequence[Workload], place: torch.device, database: Path,
     best = {one.workload: one.winner.candidate for one in whole if one.winner}
     tuned = [one for one in zip(workloads, problems, before, strict=True) if one[0] in best]
     after: list[tuple[str, Candidate]] = []
-    rows: list[Row] = []
     for number, (workload, problem, (step, mine)) in enumerate(track(tuned, description="racing")):
         if time.monotonic() > until:
             break
@@ -148,24 +149,21 @@ def measured(workloads: Sequence[Workload], place: torch.device, database: Path,
             print(f"{workload}: {timing.first_line(error)}")
             continue
         quickest, torchs = times[best[workload]], times[None]
-        rows.append(
-            Row(
-                str(workload),
-                str(best[workload]),
-                min(quickest),
-                step,
-                str(mine),
-                built_step,
-                str(built),
-                regret(times[mine], quickest),
-                regret(times[built], quickest),
-                estimate(times[mine], torchs).ratio,
-                estimate(times[built], torchs).ratio,
-            )
+        yield Row(
+            str(workload),
+            str(best[workload]),
+            min(quickest),
+            step,
+            str(mine),
+            built_step,
+            str(built),
+            regret(times[mine], quickest),
+            regret(times[built], quickest),
+            estimate(times[mine], torchs).ratio,
+            estimate(times[built], torchs).ratio,
         )
         if place.type == "cuda":
             torch.cuda.empty_cache()
-    return rows
 
 
 def earlier(file: Path | None, seed: int, device: Device) -> list[Row]:
@@ -176,6 +174,12 @@ def earlier(file: Path | None, seed: int, device: Device) -> list[Row]:
     if (found["seed"], found["device"]["fingerprint"]) != (seed, device.fingerprint):
         raise ValueError(f"{file} is of seed {found['seed']} and {found['device']['fingerprint']}")
     return [Row(**one) for one in found["rows"]]
+
+
+def write(file: Path, rows: Sequence[Row], seed: int, device: Device) -> None:
+    """As `earlier` reads it."""
+    document = {"device": {**asdict(device), "fingerprint": device.fingerprint}, "seed": seed}
+    file.write_text(json.dumps(document | {"rows": list(map(asdict, rows))}, indent=1) + "\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -196,7 +200,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = earlier(options.json, options.seed, device_of(place))
     left = [one for one in small[: options.count] if str(one) not in {row.workload for row in rows}]
     with tempfile.TemporaryDirectory() as folder:
-        rows += measured(left, place, options.db or Path(folder, "best.sqlite"), options.budget)
+        for row in measured(left, place, options.db or Path(folder, "best.sqlite"), options.budget):
+            rows.append(row)
+            if options.json:
+                write(options.json, rows, options.seed, device_of(place))
     print(f"{len(rows)} of {options.count} shapes")
     if not rows:
         parser.exit(1, "no shape was tuned and raced in that time\n")
@@ -208,10 +215,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     for title, *columns in ways:
         print(summary(title, *([getattr(row, column) for row in rows] for column in columns)))
-    if options.json:
-        device = device_of(place)
-        document = {"device": {**asdict(device), "fingerprint": device.fingerprint}, "seed": options.seed}
-        options.json.write_text(json.dumps(document | {"rows": list(map(asdict, rows))}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Winners to ship: `python -m scripts.ship TUNING.sqlite [sm_90.check]`, of a database that an H200 tuned.
+"""Winners to ship: `python -m scripts.ship [TUNING.sqlite [sm_90.check]]`, of a database that an H200 tuned.
 
 What is shipped now stays, as an incumbent does, unless the other is 3 % faster beside torch.topk. Where its kernel has
 become other machine code it gives way, unless it was not raced again and the other is 3 % slower: it is stale then.
-Predictions are fitted to docs/figures/predictions, as `python -m scripts.predictions` has them. What that GPU found out
+Predictions are fitted to docs/figures/predictions, as `python -m scripts.predictions` has them; without a database
+these alone are shipped anew. What that GPU found out
 about shipped kernels, in `checks` of its cache folder, is added to what is known of those that are shipped: it checks
 those alone that nobody had checked.
 """
@@ -71,16 +72,19 @@ def ship_check(path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = ArgumentParser(description=__doc__)
-    parser.add_argument("database", type=Path)
+    parser.add_argument("database", nargs="?", type=Path)
     parser.add_argument("check", nargs="?", type=Path)
     asked = parser.parse_args(arguments)
     if asked.check:
         ship_check(asked.check)
     path = settings.shipped_winners_path()
     assert path is not None
-    with Store.open(asked.database, read_only=True) as store:
-        raced = {(one.key, one.candidate) for one in store.tried() if one.stage == "race" and one.status == "ok"}
-        found = chosen(artifact.read(path), store.winners(), raced)
+    shipped = list(artifact.read(path))
+    found = {"kept": shipped}
+    if asked.database:
+        with Store.open(asked.database, read_only=True) as store:
+            raced = {(one.key, one.candidate) for one in store.tried() if one.stage == "race" and one.status == "ok"}
+            found = chosen(shipped, store.winners(), raced)
     times, device = tuned()
     fitted = [
         row for kind, model in bounds.fit(times, device).items() for row in rows_of(model, device.fingerprint, kind)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp, log, sqrt
+from math import erfc, exp, log, sqrt
 
 from autotopk.problem import VECTOR_BYTES, Problem, power_below
 
@@ -48,6 +48,15 @@ def _less_than(rank: int, count: int, likely: float) -> float:
         found += its
         its *= (count - number) / (number + 1) * likely / (1 - likely)
     return min(found, 1.0)
+
+
+def crowding(want: float, room: int) -> float:
+    """How likely a list of so many entries overflows that is to hold `want` on average, by a cut that maxima tell.
+
+    The cut is made for four deviations more than that; what reaches it was found to scatter so, by drawing rows.
+    """
+    aim = want + 4 * sqrt(want) + 4
+    return 0.5 * erfc((room - 1.05 * aim - 2) / (0.6 * sqrt(aim) + 1) / sqrt(2))
 
 
 def cut_of(problem: Problem) -> SampledCut:

@@ -6,7 +6,7 @@ from typing import Protocol
 from autotopk.device import Device
 from autotopk.problem import VECTOR_BYTES, Problem
 from autotopk.strategies._costs import REGISTERS, load, reading, rounds, sorting
-from autotopk.strategies._costs.sampling import cut_of, overflowing
+from autotopk.strategies._costs.sampling import crowding, cut_of, overflowing
 
 INDEX_BYTES = 8
 """Of an answer, beside each value."""
@@ -78,7 +78,7 @@ class Held(Protocol):
 
 
 class Clusters(Held, Protocol):
-    """Of load_maxima and cluster_lists."""
+    """Of load_maxima, and of cluster_lists."""
 
     @property
     def blocks(self) -> int: ...
@@ -111,6 +111,15 @@ def maxima(config: Clusters, shared_bytes: int, problem: Problem, device: Device
         problem.rows * problem.k * 1e-3,
         problem.rows * capacity * 1e-3,
     )
+
+
+def crowded(config: Clusters, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:
+    """The same where every block has a list of its own: also that one overflows in any row, and in how many."""
+    usual, blocks = maxima(config, shared_bytes, problem, device), config.blocks
+    fits = (1.0 - crowding(problem.k / blocks, config.capacity // blocks)) ** blocks
+    part = problem.cols * problem.itemsize / blocks
+    times = rounds(problem.rows * blocks, config.threads, device, shared_bytes)
+    return *usual, 1.0 - fits**problem.rows, times * (1.0 - fits) * part / config.threads
 
 
 def buckets(config: Held, count: int, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:
