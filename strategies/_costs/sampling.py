@@ -56,7 +56,7 @@ def crowding(want: float, room: int) -> float:
     The cut is made for four deviations more than that; what reaches it was found to scatter so, by drawing rows.
     """
     aim = want + 4 * sqrt(want) + 4
-    return 0.5 * erfc((room - 1.05 * aim - 2) / (0.6 * sqrt(aim) + 1) / sqrt(2))
+    return 0.5 * erfc((room - 1.05 * aim - 2) / (0.9 * sqrt(aim)) / sqrt(2))
 
 
 def cut_of(problem: Problem) -> SampledCut:

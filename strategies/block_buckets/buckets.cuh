@@ -69,8 +69,6 @@ __device__ __forceinline__ Buckets<IN_ORDER> buckets_of(Word top, Word least, bo
   return buckets;
 }
 
-constexpr Key FEW_OCTAVES = Key(6) << (ELEMENT_BYTES == 4 ? 23 : 8);  // about: of floats, whose keys are as crowded as they
-
 constexpr unsigned MOST_OF_BUCKET = CAPACITY / 5 < 128 ? CAPACITY / 5 : 128;  // of the k-th, where there is no order
 
 // The bucket of the k-th.

@@ -180,6 +180,8 @@ template <int COUNT> __device__ __forceinline__ unsigned larger_among(const Key*
   return larger[0] + larger[1] + larger[2] + larger[3];
 }
 
+constexpr Key FEW_OCTAVES = Key(6) << (ELEMENT_BYTES == 4 ? 23 : 8);  // about: of floats, whose keys are as crowded as they
+
 // A cut that about half more than wanted reach, and a key that few are above; by the first elements of every thread, as many
 // as make two of three of their best none of the wanted. All elements reach a cut of 0. Has a barrier.
 __device__ __forceinline__ Guess guess_of(const Elements& elements, Exchange& exchange, unsigned want, const Row& row) {
@@ -203,7 +205,8 @@ __device__ __forceinline__ Guess guess_of(const Elements& elements, Exchange& ex
   Guess guess = {least_of_lanes(larger_among<WARPS>(exchange.guesses, own) < ranks.in_block ? own : ~Key(0)),
                  largest_of_lanes(exchange.tops[warp])};
   if (2 * want > row.cols) guess.cut = 0;
-  if (guess.cut && guess.top > guess.cut) guess.top += min((guess.top - guess.cut) / 8, (SIGN | infinity_of(row.order)) - guess.top);
+  if (guess.top > guess.cut)
+    guess.top += min(min(Key(guess.top - guess.cut), FEW_OCTAVES) / 8, (SIGN | infinity_of(row.order)) - guess.top);
   guess.top = max(guess.top, guess.cut);
   return guess;
 }

@@ -258,7 +258,7 @@ def _least(k: int, blocks: int) -> int:
     """
     part = k / blocks
     aim = part + 4 * sqrt(part) + 4
-    return blocks * power_of_two(ceil(max(1.25 * aim, 1.05 * aim + 2.4 * sqrt(aim) + 6)))
+    return blocks * power_of_two(ceil(max(1.25 * aim, 1.05 * aim + 3.5 * sqrt(aim) + 3)))
 
 
 def _intervals(config: ClusterListsConfig) -> int:
