@@ -112,6 +112,7 @@ def test_nothing_is_chosen_that_cannot_be_built(monkeypatch: pytest.MonkeyPatch)
     assert {choice.strategy.name for choice in choices} == {"lane_merge", "torch_fallback"}
     passed_over = [str(one.message) for one in caught if "cannot be built here" in str(one.message)]
     assert sorted(message.split()[0] for message in passed_over) == [
+        "block_buckets",
         "block_radix",
         "cluster_lists",
         "cluster_radix",

@@ -61,14 +61,14 @@ def test_points_left_out_are_chosen_for_within_2_percent_of_the_best() -> None:
     assert found.worst <= 1.2
 
 
-def test_points_of_a_whole_tuning_left_out_are_chosen_for_within_2_percent_of_the_best() -> None:
-    """Of the shapes that a GPU tunes in six minutes, the grid among them: sparse, and of all sizes."""
+def test_points_of_whole_tunings_left_out_are_chosen_for_within_3_percent_of_the_best() -> None:
+    """Of named workloads, the grid and shapes drawn at random: sparse, and of all sizes."""
     found = compare(*tuned(), folds=16)
     ours = found.pop("coefficients, corrected around")
-    assert ours.points >= 350
-    assert ours.mean <= 1.02
-    assert ours.most_of_20 <= 1.15
-    assert ours.worst <= 1.9
+    assert ours.points >= 900
+    assert ours.mean <= 1.025
+    assert ours.most_of_20 <= 1.17
+    assert ours.worst <= 2.1
     assert min(one.mean for one in found.values()) > ours.mean - 0.003
 
 
