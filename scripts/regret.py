@@ -10,6 +10,7 @@ takes three fifths, those shapes are raced of which all candidates were measured
 
 import json
 import os
+import sys
 import tempfile
 import time
 from argparse import ArgumentParser
@@ -25,6 +26,7 @@ from rich.progress import track
 
 import autotopk
 from autotopk.candidate import Candidate
+from autotopk.cli import bench
 from autotopk.device import Device, device_of
 from autotopk.errors import AutotopkError
 from autotopk.oracle.reference import problems_with
@@ -176,10 +178,11 @@ def earlier(file: Path | None, seed: int, device: Device) -> list[Row]:
     return [Row(**one) for one in found["rows"]]
 
 
-def write(file: Path, rows: Sequence[Row], seed: int, device: Device) -> None:
-    """As `earlier` reads it."""
-    document = {"device": {**asdict(device), "fingerprint": device.fingerprint}, "seed": seed}
-    file.write_text(json.dumps(document | {"rows": list(map(asdict, rows))}, indent=1) + "\n")
+def write(file: Path, rows: Sequence[Row], seed: int, place: torch.device) -> None:
+    """As `earlier` reads it, with the device, versions, commit and command."""
+    document = bench.document([], place, " ".join(["python", *sys.argv]))
+    document.pop("summary")
+    file.write_text(json.dumps(document | {"seed": seed, "rows": list(map(asdict, rows))}, indent=1) + "\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -203,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for row in measured(left, place, options.db or Path(folder, "best.sqlite"), options.budget):
             rows.append(row)
             if options.json:
-                write(options.json, rows, options.seed, device_of(place))
+                write(options.json, rows, options.seed, place)
     print(f"{len(rows)} of {options.count} shapes")
     if not rows:
         parser.exit(1, "no shape was tuned and raced in that time\n")
