@@ -261,7 +261,7 @@ class Result(NamedTuple):
 
 
 def compare(times: Times, device: Device, folds: int = bounds.FOLDS) -> dict[str, Result]:
-    """Of every way, over all points of all kinds with enough of them."""
+    """Of every way, over all points of all kinds with enough of them; empty where no kind has."""
     regrets = defaultdict[str, list[float]](list)
     for samples in samples_of(times, device).values():
         fit = Fit(samples)
@@ -275,7 +275,7 @@ def compare(times: Times, device: Device, folds: int = bounds.FOLDS) -> dict[str
                 way = WAYS[name](fit, left)
                 for key in sorted(held, key=str):
                     _take(way(key), [one for one in samples if one.key == key], regrets[name])
-    return {name: _result(regrets[name]) for name in WAYS}
+    return {name: _result(regrets[name]) for name in WAYS if regrets[name]}
 
 
 def _take(predict: Predict, samples: Samples, regrets: list[float]) -> None:
@@ -339,8 +339,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write(options.json, {key: {**known.get(key, {}), **times.get(key, {})} for key in {**known, **times}}, device)
     for times, device in of_devices:
         print(f"{device.name}: {len(times)} points, {sum(map(len, times.values()))} times")
+        compared = compare(times, device)
+        if not compared:
+            print("too few points to leave any out")
+            continue
         print("| chosen by | geometric mean | 19 of 20 | worst |\n|---|--:|--:|--:|")
-        for name, its in compare(times, device).items():
+        for name, its in compared.items():
             print(f"| {name} | {its.mean:.3f} | {its.most_of_20:.3f} | {its.worst:.2f} |")
         if lattices := served(times, device):
             mean = exp(fsum(map(log, lattices.values())) / len(lattices))
