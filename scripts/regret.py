@@ -178,13 +178,6 @@ def earlier(file: Path | None, seed: int, device: Device) -> list[Row]:
     return [Row(**one) for one in found["rows"]]
 
 
-def write(file: Path, rows: Sequence[Row], seed: int, place: torch.device) -> None:
-    """As `earlier` reads it, with the device, versions, commit and command."""
-    document = bench.document([], place, " ".join(["python", *sys.argv]))
-    document.pop("summary")
-    file.write_text(json.dumps(document | {"seed": seed, "rows": list(map(asdict, rows))}, indent=1) + "\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what is asked for."""
     parser = ArgumentParser(description=__doc__)
@@ -202,11 +195,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     small = [one for one in drawn if one.bytes < 1 << 18 and one.k < 256] if options.small else drawn
     rows = earlier(options.json, options.seed, device_of(place))
     left = [one for one in small[: options.count] if str(one) not in {row.workload for row in rows}]
+    document = bench.document([], place, " ".join(["python", *sys.argv])) | {"seed": options.seed}
+    document.pop("summary")
     with tempfile.TemporaryDirectory() as folder:
         for row in measured(left, place, options.db or Path(folder, "best.sqlite"), options.budget):
             rows.append(row)
-            if options.json:
-                write(options.json, rows, options.seed, place)
+            if options.json:  # each at once, so that a run that is killed leaves them
+                options.json.write_text(json.dumps(document | {"rows": list(map(asdict, rows))}, indent=1) + "\n")
     print(f"{len(rows)} of {options.count} shapes")
     if not rows:
         parser.exit(1, "no shape was tuned and raced in that time\n")

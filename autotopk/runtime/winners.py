@@ -143,17 +143,22 @@ def read_layers(files: Layers) -> dict[str, Winners]:
             continue
         if found.loss:
             warn(f"{path}: {found.loss}")
-        for fingerprint, device in found.devices.items():
-            merged.setdefault(fingerprint, Winners(device))
+        merge_fitted(found, merged)
         for row in found.rows:
             merged[row[0]].add(row, found.winner)
-        for fingerprint, rows in groupby(found.fitted, key=itemgetter(0)):
-            merged[fingerprint].fit(rows)
         if bundle is not None and bundle.kernels and label == "AUTOTOPK_DB":
             if bundle.reasons_untrusted:
                 warn(f"kernels are not loaded from {NAMES[label]}: {' and '.join(bundle.reasons_untrusted)}")
             kernel.deploy(bundle)
     return merged
+
+
+def merge_fitted(found: "Contents", merged: dict[str, Winners]) -> None:
+    """Take in the devices of a file, and what was fitted of each, unless an earlier layer brought some."""
+    for fingerprint, device in found.devices.items():
+        merged.setdefault(fingerprint, Winners(device))
+    for fingerprint, rows in groupby(found.fitted, key=itemgetter(0)):
+        merged[fingerprint].fit(rows)
 
 
 def contents(label: str, path: Path) -> tuple["Contents", "Bundle | None"]:

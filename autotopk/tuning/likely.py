@@ -1,9 +1,8 @@
 """What of the shortlists a quick run measures: not what evidence of the same device predicts to be far behind."""
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import cache
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 
 from autotopk import registry, settings
@@ -54,14 +53,8 @@ def _time_us(candidate: Candidate, problem: Problem, device: Device, model: Mode
 @cache
 def _shipped(path: Path | None) -> Mapping[str, winners.Winners]:
     """What was fitted, by device fingerprint."""
-    if path is None:
-        return {}
-    try:
-        found, _ = winners.contents("shipped", path)
-    except ArtifactError:
-        return {}
-    models = {}
-    for fingerprint, rows in groupby(found.fitted, key=itemgetter(0)):
-        models[fingerprint] = winners.Winners(found.devices[fingerprint])
-        models[fingerprint].fit(rows)
-    return models
+    found = dict[str, winners.Winners]()
+    if path is not None:
+        with suppress(ArtifactError):
+            winners.merge_fitted(winners.contents("shipped", path)[0], found)
+    return found

@@ -16,11 +16,7 @@ from autotopk.tuning import bounds
 from autotopk.tuning.candidates import candidates, heuristics, lattice, rungs, serves, source_of
 from autotopk.tuning.compile_pool import Compiled
 from autotopk.tuning.context import Context
-from autotopk.tuning.events import (
-    Outcome,
-    WorkloadFinished,
-    WorkloadResult,
-)
+from autotopk.tuning.events import Outcome, WorkloadFinished, WorkloadResult
 from autotopk.tuning.grid import BATCH, Bound, Grid
 from autotopk.tuning.likely import likely
 from autotopk.tuning.log import Log
@@ -84,18 +80,16 @@ class TuningRun:
                 session = self._session(workload)
                 result = session.run()
                 again = result.uncompiled > 0 and workload not in self._second
-                # another tuner may have taken it over; what was measured counts all the same
-                lost = self.sharing and not self.sharing.finish("partial" if again else result.outcome)
-                if not lost:
+                if self.sharing and not self.sharing.finish("partial" if again else result.outcome):
+                    self._todo.append(workload)  # another tuner took it over; what was measured counts all the same
+                else:
                     self._finish(result)
                     if session.anew and session.before and result.outcome == "tuned":
                         self.context.store.discard(self.context.device.fingerprint, workload.key, session.before)
                         self._renewed.add(workload)
-                if lost:
-                    self._todo.append(workload)
-                elif again:
-                    self._second.add(workload)
-                    self._todo.insert(0, workload)  # as soon as it is ready
+                    if again:
+                        self._second.add(workload)
+                        self._todo.insert(0, workload)  # as soon as it is ready
                 session = None
         except KeyboardInterrupt:
             outcome = "interrupted"

@@ -50,12 +50,17 @@ def _less_than(rank: int, count: int, likely: float) -> float:
     return min(found, 1.0)
 
 
+def aimed_at(want: float) -> float:
+    """Entries for which a cut is made by maxima (`cluster_lists/holding.cuh`): four deviations more than `want`."""
+    return want + 4 * sqrt(want) + 4
+
+
 def crowding(want: float, room: int) -> float:
     """How likely a list of so many entries overflows that is to hold `want` on average, by a cut that maxima tell.
 
-    The cut is made for four deviations more than that; what reaches it was found to scatter so, by drawing rows.
+    What reaches it was found to scatter so, by drawing rows.
     """
-    aim = want + 4 * sqrt(want) + 4
+    aim = aimed_at(want)
     return 0.5 * erfc((room - 1.05 * aim - 2) / (0.9 * sqrt(aim)) / sqrt(2))
 
 

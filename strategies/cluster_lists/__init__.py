@@ -12,6 +12,7 @@ from autotopk.device import Device
 from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import split
+from autotopk.strategies._costs.sampling import aimed_at
 from autotopk.strategies._lines import DTYPES, OWN_BYTES, LinesStrategy, parameters
 from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, STATIC_BYTES
 from autotopk.strategy import Features, check_knobs
@@ -254,10 +255,9 @@ def _fits(config: ClusterListsConfig, itemsize: int, device: Device) -> bool:
 def _least(k: int, blocks: int) -> int:
     """The smallest capacity in which each block has room for what reaches its cut.
 
-    That is made for its part of k and four deviations more; of 16 blocks one is nearly always some deviations beyond.
+    Of 16 blocks one is nearly always some deviations beyond what the cut is made for.
     """
-    part = k / blocks
-    aim = part + 4 * sqrt(part) + 4
+    aim = aimed_at(k / blocks)
     return blocks * power_of_two(ceil(max(1.25 * aim, 1.05 * aim + 3.5 * sqrt(aim) + 3)))
 
 

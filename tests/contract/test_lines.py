@@ -196,3 +196,14 @@ def test_random_rows_are_counted_once(dtype: str, share: float, sequences: Seque
 
     once = min(barriers(100, seed) for seed in range(4)) + 2  # where half are wanted, their least is found
     assert sum(barriers(int(share * 1600), seed) > once for seed in range(rows)) <= 1
+
+
+@pytest.mark.parametrize(("cols", "k", "dtype"), [(34768, 122, "float32"), (83424, 140, "bfloat16")])
+def test_lists_of_clusters_have_room_for_what_reaches_their_cuts(cols: int, k: int, dtype: str) -> None:
+    """In lists of 512 of 16 blocks, one lacks room in every second row and more."""
+    strategy, problem = registry.get("cluster_lists"), Problem.contiguous(2, cols, k, dtype)
+    proposed = [*strategy.ladder(problem, H100), *strategy.shortlist(problem, H100)]
+    assert proposed
+    assert all(config.capacity >= 1024 for config in proposed if config.blocks == 16)
+    few = Problem.contiguous(2, cols, 50, dtype)
+    assert any(config.capacity == 512 and config.blocks == 16 for config in strategy.ladder(few, H100))

@@ -138,3 +138,11 @@ def test_trees_come_first_and_long_rungs_last(dtype: str) -> None:
     problem = Problem.contiguous(64, 512, 20, dtype)
     (source,) = strategy.program(strategy.ladder(problem, H100)[0], problem, H100).sources
     assert dict(source.constants)["SPAN"] == 512  # type: ignore[attr-defined]
+
+
+def test_long_lists_of_a_lane_are_not_proposed_where_shorter_ones_serve() -> None:
+    """They take minutes to compile."""
+    strategy = registry.get("lane_merge")
+    for rows, cols, k in ((12384, 71, 25), (203, 32, 3), (24430, 32, 10), (1024, 1024, 32)):
+        problem = Problem.contiguous(rows, cols, k)
+        assert max(config.depth for config in strategy.shortlist(problem, H100)) <= 16, problem
