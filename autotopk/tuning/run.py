@@ -22,7 +22,7 @@ from autotopk.tuning.likely import likely
 from autotopk.tuning.log import Log
 from autotopk.tuning.search import is_exhaustive
 from autotopk.tuning.session import Session
-from autotopk.tuning.sharing import Sharing
+from autotopk.tuning.sharing import POLL_S, Sharing
 from autotopk.tuning_db.winners import Evidence
 from autotopk.workloads import Workload
 
@@ -159,7 +159,7 @@ class TuningRun:
         """The next workload; where time for compiling is short, the first one that has its kernels.
 
         Where none has, the first of those that had no turn yet. Second turns wait for their kernels as long as there is
-        time; None where it ended.
+        time; None where it ended, or others are to be asked first.
         """
         if len(self._todo) < BATCH // 2:
             self._extended()  # so that kernels compile meanwhile
@@ -171,8 +171,10 @@ class TuningRun:
             with suppress(MeasurementError):  # the session meets it again
                 self.context.worker.start()
             pending = [kernel for one in self._ahead.values() for kernel in one.waits_for()]
-            wait(pending, max(0.0, until - time.monotonic()), FIRST_COMPLETED)
+            wait(pending, min(POLL_S, max(0.0, until - time.monotonic())), FIRST_COMPLETED)
             chosen = self._first_ready()
+            if self.sharing and new is None:
+                break  # another tuner may have completed what is waited for
         chosen = chosen or new
         if chosen is not None:
             self._todo.remove(chosen)

@@ -2,12 +2,12 @@
 
 import math
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from threading import Timer
+from threading import Event, Timer
 
 import pytest
 import torch
@@ -15,6 +15,7 @@ import torch
 from autotopk import registry
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import H100
+from autotopk.key import TuningKey
 from autotopk.problem import Problem
 from autotopk.strategies.split_radix import SplitRadixConfig
 from autotopk.tuning.candidates import NEAR, candidates, program_of, rungs
@@ -65,7 +66,13 @@ class StartedWorker(ReplayWorker):
 
 
 def run_of(
-    store: Store, pool: CompilePool, wait_s: float, lasts_s: float = 60.0, force: bool = False, campaign: str = ""
+    store: Store,
+    pool: CompilePool,
+    wait_s: float,
+    lasts_s: float = 60.0,
+    force: bool = False,
+    campaign: str = "",
+    kind: type[Sharing] = Sharing,
 ) -> tuple[TuningRun, list[WorkloadResult]]:
     """A quick run over both workloads, and results in the order in which they will be finished."""
     environment, finished = environment_of(H100), list[WorkloadResult]()
@@ -80,7 +87,7 @@ def run_of(
         until=time.monotonic() + lasts_s,
         tell=lambda event: finished.append(event.result) if isinstance(event, WorkloadFinished) else None,
     )
-    sharing = Sharing(store, campaign, H100, torch.device("cuda", 0)) if campaign else None
+    sharing = kind(store, campaign, H100, torch.device("cuda", 0)) if campaign else None
     context = replace(context, held=sharing.held) if sharing else context
     return TuningRun(context, [FIRST, SECOND], FAMILIES, force, sharing), finished
 
@@ -167,6 +174,33 @@ def test_of_those_who_share_workloads_one_measures_what_is_compiled_late(store_p
     with Store.open(store_path) as store:
         screened = [one.candidate for one in store.measurements(stage="screen") if one.key == FIRST.key]
     assert sorted(screened) == sorted([TORCH_TOPK, *of(FIRST)]), "each once"
+
+
+def test_whoever_waits_for_kernels_hears_that_another_measured_theirs(store_path: Path) -> None:
+    begun, claimed = time.monotonic(), Event()
+
+    class FirstClaimed(Sharing):
+        def claim(self, keys: Sequence[TuningKey]) -> TuningKey | None:
+            found = super().claim([key for key in keys if key == FIRST.key] or keys)
+            claimed.set()
+            return found
+
+    def share(after_s: float, kind: type[Sharing]) -> tuple[list[WorkloadResult], WorkloadResult]:
+        with Store.open(store_path) as store, closing(SlowPool(of(FIRST)[1:], after_s)) as pool:
+            run, finished = run_of(store, pool, wait_s=0.0, campaign="shared", kind=kind)
+            assert run.go() == "finished"
+            return finished, run.results[0]
+
+    with Store.open(store_path) as store:
+        store.derive_winners()
+    with ThreadPoolExecutor(2) as threads:
+        late = threads.submit(share, 40.0, FirstClaimed)
+        assert claimed.wait(20.0)
+        threads.submit(share, 3.5, Sharing).result()
+        finished, result = late.result()
+    assert finished[0].workload == FIRST
+    assert (finished[0].uncompiled, result.uncompiled) == (len(of(FIRST)) - 1, 0)
+    assert time.monotonic() - begun < 30.0
 
 
 def test_a_later_run_that_compiles_nothing_either_confirms(store: Store) -> None:
