@@ -14,9 +14,10 @@ TOLD = (
 )
 """The names of parameters beside those of every operation, see windows.cuh."""
 
-OF_LENGTHS, RELATIVE, WIDE_INDICES, ANY_ORDER, PLAIN = 1, 2, 4, 8, 16
+OF_LENGTHS, RELATIVE, WIDE_INDICES, ANY_ORDER, PLAIN, ENDS_ALONE = 1, 2, 4, 8, 16, 32
 """Flags: `ends` are lengths; columns are counted from a window's start; indices have 64 bits; answers need no order;
-nothing is asked for but a number of 32 bits that a column tells with an addition."""
+nothing is asked for but a number of 32 bits that a column tells with an addition; nothing is told but an end for every
+row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,9 @@ def told(x: Tensor, task: Task) -> dict[str, Tensor | int]:
     batches, pages = (0, 0) if table is None else table.shape
     plain = task.values is None and task.positions is None and table is None and form.index_dtype is not torch.int64
     flags = OF_LENGTHS * (lengths is not None) + RELATIVE * bool(asked.get("relative", False)) + PLAIN * plain
+    others = starts, asked.get("rows"), asked.get("offsets"), task.k if isinstance(task.k, Tensor) else None
+    alone = _group(form.count, ends) == 1 and asked.get("compress_ratio", 1) == 1 and all(one is None for one in others)
+    flags += ENDS_ALONE * (ends is not None and alone)
     tensors = {
         "values": task.values,
         "indices": task.indices,

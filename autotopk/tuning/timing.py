@@ -25,6 +25,12 @@ Sample = Callable[[], float]
 MAX_INPUTS = 40
 """Most inputs that calls rotate through: below 1/40 of L2 each, the data stay warm."""
 
+GRAPH_CALLS = 40
+"""Calls of a graph, since to start one takes 6 us: of ten calls each seems 0.5 us slower than of forty."""
+
+GRAPH_BYTES = 2_000_000_000
+"""Of inputs that the calls of a graph read, beyond ten calls and one of every input: half a millisecond."""
+
 
 class Timer(ABC):
     """Times calls on one set of inputs, which every candidate of a problem shares."""
@@ -75,8 +81,8 @@ class CudaTimer(Timer):
         torch.cuda.synchronize(self.device)
 
     def prepare(self, run: Run) -> Sample:
-        """Capture at least 10 calls, over all inputs, in one graph."""
-        calls = max(len(self.inputs), 10)
+        """Capture calls over all inputs in one graph."""
+        calls = graph_calls(len(self.inputs), self.inputs[0].nbytes)
         stream = self.stream
         with torch.cuda.device(self.device), torch.cuda.stream(stream):
             for x in self.inputs[:3]:
@@ -142,6 +148,11 @@ def random_inputs(problem: Problem, device: torch.device) -> list[Tensor]:
     count = max(1, min(MAX_INPUTS, _timer_class(device).input_bytes // size + 1))
     dtype = getattr(torch, problem.dtype)
     return [make("random", problem.rows, problem.cols, problem.k, dtype, str(device), seed) for seed in range(count)]
+
+
+def graph_calls(inputs: int, bytes_: int) -> int:
+    """How many calls a graph has that rotate through inputs of so many bytes each."""
+    return max(inputs, 10, min(GRAPH_CALLS, GRAPH_BYTES // max(bytes_, 1)))
 
 
 def host_us(run: Callable[[], Any], calls: int = 300) -> float:

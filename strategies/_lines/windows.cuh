@@ -3,8 +3,8 @@
 #include "lines.cuh"
 
 // Flags: ends are lengths, columns are counted from a window's start, indices have 64 bits, answers need no order, nothing is asked
-// for but a number of 32 bits that a column tells with an addition.
-enum { OF_LENGTHS = 1, RELATIVE = 2, WIDE_INDICES = 4, ANY_ORDER = 8, PLAIN = 16 };
+// for but a number of 32 bits that a column tells with an addition, nothing is told but an end for every row.
+enum { OF_LENGTHS = 1, RELATIVE = 2, WIDE_INDICES = 4, ANY_ORDER = 8, PLAIN = 16, ENDS_ALONE = 32 };
 
 // Pointers are null where nothing is given; a group shares a number.
 struct Asked {
@@ -34,24 +34,24 @@ struct Window {
 // Which number of a group is an answer's: divisions take as long as a barrier.
 __device__ __forceinline__ int group_number(int answer, int size) { return size > 1 ? answer / size : answer; }
 
-// Where nothing but an end may be told, which is to be asked for.
-__device__ __forceinline__ Numbers all_but_end(const Asked& asked, int answer) {
+__device__ __forceinline__ Numbers numbers_of(const Asked& asked, int answer) {
   Numbers numbers = {answer, 0, asked.cols, asked.width, 0, answer, 0};
   if (asked.ends_group > 1) {
     numbers.group = answer / asked.ends_group;
     numbers.behind = (numbers.group + 1) * asked.ends_group - 1 - answer;
   }
-  return numbers;
-}
-
-__device__ __forceinline__ Numbers numbers_of(const Asked& asked, int answer) {
-  Numbers numbers = all_but_end(asked, answer);
   if (asked.ends) numbers.end = __ldg(asked.ends + numbers.group);
   if (asked.starts) numbers.start = asked.starts[group_number(answer, asked.starts_group)];
   if (asked.selected) numbers.row = asked.selected[answer];
   if (asked.ks) numbers.k = asked.ks[answer];
   if (asked.offsets) numbers.offset = asked.offsets[answer];
   return numbers;
+}
+
+// The first columns of a row.
+__device__ __forceinline__ Window window_until(int end, int answer, unsigned cols, unsigned most) {
+  const unsigned length = min(unsigned(max(end, 0)), cols);
+  return {answer, 0, length, min(most, length)};
 }
 
 __device__ __forceinline__ Window window_of(const Asked& asked, Numbers numbers, unsigned most) {
@@ -70,6 +70,7 @@ __device__ __forceinline__ Window window_of(const Asked& asked, Numbers numbers,
 
 // Of a family that asks for no lines before a window is known.
 struct Nothing {
+  static constexpr bool ALONE = false;
   static constexpr int ROWS = 0;
   __device__ __forceinline__ void ask(const Row&) {}
 };

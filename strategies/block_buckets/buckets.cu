@@ -12,5 +12,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   const unsigned number = blockIdx.x;
   const Row row = row_of(x + number * row_stride, cols, order_of(smallest, is_signed, infinity));
   const Answer answer = {values, indices, (unsigned long long)number * k, row.data(), row.order};
-  select_held<SORTED>(row, k, smallest, room_of(dynamic, counters, exchange), answer);
+  select_held<SORTED, HELD>(row, First<0>(), k, smallest, room_of(dynamic, counters, exchange), answer);
 }

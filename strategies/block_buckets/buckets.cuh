@@ -118,7 +118,8 @@ template <int COUNT> __device__ __forceinline__ Added add_buckets(const Room& ro
   if (threadIdx.x < 3) room.counters.crossing[threadIdx.x] = threadIdx.x ? 0 : COUNT;
   __syncthreads();
   const unsigned total = lane_of() < WARPS ? room.counters.totals[0][lane_of()] : 0;
-  before += __shfl_sync(~0u, scan_lanes(total, all) - total, warp_of());
+  before += __reduce_add_sync(~0u, lane_of() < warp_of() ? total : 0);
+  all = __reduce_add_sync(~0u, total);
   bool crowd = false;
 #pragma unroll
   for (int i = 0; i < OWN; i++) {
@@ -138,12 +139,8 @@ template <int COUNT> __device__ __forceinline__ Added add_buckets(const Room& ro
 }
 
 // The least word of the row's elements, but of keys that are 0. Has two barriers.
-__device__ __forceinline__ Word lowest_word(const Elements& elements, const Room& room) {
-  Word lowest = ALL_KEYS;
-  elements.visit([&](Word word, unsigned) {
-    if (word >= least_word(1)) lowest = min(lowest, word);
-  });
-  lowest = least_of_lanes(lowest);
+template <int OWN> __device__ __forceinline__ Word lowest_word(const Elements<OWN>& elements, const Room& room) {
+  const Word lowest = lowest_of(elements);
   __syncthreads();
   if (lane_of() == 0) room.counters.keys[0][warp_of()] = lowest;
   __syncthreads();
@@ -151,8 +148,8 @@ __device__ __forceinline__ Word lowest_word(const Elements& elements, const Room
 }
 
 // Elements that are less than `least` are counted behind the last bucket: that is cheaper than to leave them out.
-template <int COUNT, class BucketOf>
-__device__ __forceinline__ void count_elements(const Elements& elements, const Room& room, Word least, BucketOf bucket_of) {
+template <int COUNT, int OWN, class BucketOf>
+__device__ __forceinline__ void count_elements(const Elements<OWN>& elements, const Room& room, Word least, BucketOf bucket_of) {
   elements.visit([&](Word word, unsigned) {
     const unsigned bucket = bucket_of(word);
     atomicAdd(&room.counts[word >= least ? bucket : COUNT], 1u);
@@ -160,8 +157,8 @@ __device__ __forceinline__ void count_elements(const Elements& elements, const R
 }
 
 // Those of buckets up to `last` to the places that their buckets have.
-template <class BucketOf>
-__device__ __forceinline__ void place_elements(const Elements& elements, const Room& room, Word least, unsigned last,
+template <int OWN, class BucketOf>
+__device__ __forceinline__ void place_elements(const Elements<OWN>& elements, const Room& room, Word least, unsigned last,
                                                BucketOf bucket_of) {
   elements.visit_batches([&](const Word* words, const unsigned* columns) {
     unsigned places[VISITED];
@@ -206,50 +203,83 @@ __device__ __forceinline__ void rank_entries(const Room& room, unsigned count, u
   }
 }
 
-// Where this thread's are, if every thread has so many. Has a barrier.
-__device__ __forceinline__ unsigned first_of_thread(const Room& room, unsigned own) {
-  unsigned all, before = scan_lanes(own, all) - own;
+// Of the threads before this one, and of all. Has a barrier.
+__device__ __forceinline__ unsigned sum_before(const Room& room, unsigned own, unsigned& all) {
+  const unsigned before = scan_lanes(own, all) - own;
   if (lane_of() == 0) room.counters.totals[1][warp_of()] = all;
   __syncthreads();
   const unsigned total = lane_of() < WARPS ? room.counters.totals[1][lane_of()] : 0;
-  return before + __shfl_sync(~0u, scan_lanes(total, all) - total, warp_of());
+  all = __reduce_add_sync(~0u, total);
+  return before + __reduce_add_sync(~0u, lane_of() < warp_of() ? total : 0);
+}
+
+struct Placed {
+  unsigned above, some;
+};
+
+// Words that `below` is below to the first places, thread by thread, and others from `least` on to the last MOST_OF_BUCKET. Of few lines
+// both are counted first, at once; of many, counting the others takes longer than to place them by a counter. Has a barrier.
+template <int OWN>
+__device__ __forceinline__ Placed place_unordered(const Elements<OWN>& elements, const Room& room, Word least, Word below) {
+  unsigned above = 0, reaching = 0, all;
+  Entry* others = room.entries + CAPACITY - MOST_OF_BUCKET;
+  if constexpr (OWN <= 2) {
+    static_assert(THREADS * Elements<OWN>::COUNT + EDGES < 1 << 16, "two counts share a word");
+    const Word bound = min(least, below == ALL_KEYS ? below : below + 1);
+    elements.visit([&](Word word, unsigned) { above += word > below, reaching += word >= bound; });
+    const unsigned before = sum_before(room, above | (reaching - above) << 16, all);
+    unsigned place = before & 0xFFFF, other = before >> 16;
+    elements.visit([&](Word word, unsigned column) {
+      if (word > below) room.entries[place++] = entry_of(word, column);
+      else if (word >= bound) others[other++] = entry_of(word, column);
+    });
+    return {all & 0xFFFF, all >> 16};
+  } else {
+    if (threadIdx.x == 0) room.counters.count = 0;
+    elements.visit([&](Word word, unsigned) { above += word > below; });
+    unsigned place = sum_before(room, above, all);
+    elements.visit([&](Word word, unsigned column) {
+      if (word > below) room.entries[place++] = entry_of(word, column);
+      else if (word >= least) others[atomicAdd(&room.counters.count, 1u)] = entry_of(word, column);
+    });
+    return {all, 0};
+  }
 }
 
 // Call `answers.put(place, key, column)` for all words that `below` is below, thread by thread, and for the best of those from `least`
 // on, so that there are `want`.
-template <class Answers>
-__device__ __forceinline__ void put_in_any_order(const Elements& elements, const Room& room, unsigned want, unsigned above,
-                                                 Word least, Word below, const Answers& answers) {
-  unsigned own = 0;
-  elements.visit([&](Word word, unsigned) { own += word > below; });
-  unsigned place = first_of_thread(room, own);
-  Entry* some = room.entries + CAPACITY - MOST_OF_BUCKET;
-  elements.visit([&](Word word, unsigned column) {
-    if (word > below) room.entries[place++] = entry_of(word, column);
-    else if (word >= least) some[atomicAdd(&room.counters.count, 1u)] = entry_of(word, column);
-  });
+template <int OWN, class Answers>
+__device__ __forceinline__ void put_in_any_order(const Elements<OWN>& elements, const Room& room, unsigned want, Word least, Word below,
+                                                 const Answers& answers) {
+  const Placed placed = place_unordered(elements, room, least, below);
   __syncthreads();
 #pragma unroll 1
-  for (unsigned at = threadIdx.x; at < above; at += THREADS) put_word(answers, at, room.entries[at]);
-  const unsigned count = room.counters.count;
+  for (unsigned at = threadIdx.x; at < placed.above; at += THREADS) put_word(answers, at, room.entries[at]);
+  const Entry* some = room.entries + CAPACITY - MOST_OF_BUCKET;
+  const unsigned count = OWN <= 2 ? placed.some : room.counters.count;
 #pragma unroll 1
   for (unsigned at = threadIdx.x; at < count; at += THREADS) {
     const Entry entry = some[at];
-    unsigned rank = above;
+    unsigned rank = placed.above;
 #pragma unroll 4
     for (unsigned other = 0; other < count; other++) rank += some[other] > entry;
     if (rank < want) put_word(answers, rank, entry);
   }
 }
 
-// Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread.
-template <bool IN_ORDER, class Answers>
-__device__ __forceinline__ void select_held(const Row& row, unsigned k, bool smallest, const Room& room, const Answers& answers) {
+// Call `answers.put(rank, key, column)` for the best k of a row of which every thread has at most so many lines, at least one, each by
+// some thread.
+template <bool IN_ORDER, int OWN, int ASKED, class Answers>
+__device__ __forceinline__ void select_held(const Row& row, const First<ASKED>& asked, unsigned k, bool smallest, const Room& room,
+                                            const Answers& answers) {
   constexpr int COUNT = Buckets<IN_ORDER>::COUNT;
   clear_buckets<COUNT>(room);
-  if (threadIdx.x == 0) room.counters.count = 0;
-  const Elements elements = read_elements(row, smallest);
-  const Guess guess = guess_of(elements, room.exchange, k, row);
+  Elements<OWN> elements = ask_for_elements<OWN>(row, asked);
+  Plan plan = plan_of<Elements<OWN>::COUNT>(k, row);
+  if (OWN <= 2) asm volatile("" : "+r"(plan.group), "+r"(plan.ranks.in_warp), "+r"(plan.ranks.in_block));  // while lines are on their way
+  make_keys(elements, row, smallest);
+  const bool most_wanted = OWN <= 4 && 2 * k > row.cols;  // of more lines a thread has no registers for that
+  const Guess guess = most_wanted ? extremes_of(elements, room.exchange, row.order) : guess_of(elements, room.exchange, k, row, plan);
   const Word most = least_word(guess.top) | COLUMNS;
   Word least = least_word(guess.cut), top = most, below = 0;
   bool numbers = IN_ORDER && (guess.cut == 0 || ((guess.cut ^ guess.top) & SIGN) || guess.top - guess.cut > FEW_OCTAVES);
@@ -260,7 +290,7 @@ __device__ __forceinline__ void select_held(const Row& row, unsigned k, bool sma
 #pragma unroll 1
   for (;;) {
     const bool all = least < least_word(1);
-    if (all) least = lowest_word(elements, room);
+    if (all) least = most_wanted ? lowest_left(room.exchange) : lowest_word(elements, room);
     if (top < least) top = ALL_KEYS;
     buckets = buckets_of<IN_ORDER>(top, least, numbers, row.order);
     if (!IN_ORDER || buckets.scale == 0) count_elements<COUNT>(elements, room, least, [&](Word word) { return buckets.of_word(word); });
@@ -319,6 +349,16 @@ __device__ __forceinline__ void select_held(const Row& row, unsigned k, bool sma
       last = buckets.last_word(crossing.bucket, least);
       below = crossing.bucket ? buckets.last_word(crossing.bucket - 1, least) - 1 : ALL_KEYS;
     }
-    put_in_any_order(elements, room, want, crossing.before, last, below, answers);
+    put_in_any_order(elements, room, want, last, below, answers);
   }
+}
+
+constexpr int FEW = HELD < 2 ? HELD : 2;  // lines of a thread
+
+// As `select_held`, of any row that a block holds, in no order: of short rows without code for lines that they do not have.
+template <class Answers>
+__device__ __forceinline__ void select_short(const Row& row, const First<FEW>& asked, unsigned k, bool smallest, const Room& room,
+                                             const Answers& answers) {
+  if (FEW < HELD && row.end - row.begin <= THREADS * FEW) select_held<false, FEW>(row, asked, k, smallest, room, answers);
+  else select_held<false, HELD>(row, asked, k, smallest, room, answers);
 }

@@ -6,10 +6,9 @@
 #define HELD LINES
 #endif
 
-constexpr int ELEMENTS = HELD * VECTOR;      // of a thread
 constexpr int EDGES = 2 * VECTOR;             // elements before the row's whole lines and behind them, at most
 constexpr int PER_WORD = 4 / ELEMENT_BYTES;   // keys of a register
-constexpr int COLUMN_BITS = ELEMENT_BYTES == 4 ? 0 : log_of(THREADS * ELEMENTS);
+constexpr int COLUMN_BITS = ELEMENT_BYTES == 4 ? 0 : log_of(THREADS * HELD * VECTOR);
 
 // What elements are in order by: keys of 32 bits; of 16, with the complements of columns below them, so that all differ.
 typedef unsigned Word;
@@ -47,10 +46,14 @@ template <bool SMALLEST, bool HALF> __device__ __forceinline__ unsigned keys_of(
   return SMALLEST ? ~keys : keys;
 }
 
-constexpr int VISITED = ELEMENTS < 4 ? ELEMENTS : 4;  // at once
+constexpr int VISITED = 4;  // at once
 
-struct Elements {
-  unsigned words[HELD * 4];
+// For so many lines of a thread: the fewer, the sooner code that passes over them is done.
+template <int OWN> struct Elements {
+  static_assert(OWN <= HELD, "words have bits for so many columns");
+  static constexpr int COUNT = OWN * VECTOR;  // of a thread
+
+  unsigned words[OWN * 4];
   unsigned first;   // column of the first element
   unsigned lines;   // of the block
   Key edge;         // of an element of a line that is the row's in part
@@ -72,7 +75,7 @@ struct Elements {
     unsigned base = first;
     asm volatile("" : "+r"(base));  // else all columns are kept
 #pragma unroll
-    for (int begin = 0; begin < ELEMENTS; begin += VISITED) {
+    for (int begin = 0; begin < COUNT; begin += VISITED) {
       if (begin && begin / VECTOR * THREADS >= lines) break;  // of a row that is shorter than there is room for
       Word words[VISITED];
       unsigned columns[VISITED];
@@ -99,9 +102,25 @@ struct Elements {
   }
 };
 
-template <bool SMALLEST, bool HALF> __device__ __forceinline__ void make_keys(Elements& elements, unsigned lines) {
+// The first lines of every thread, where they are asked for before it is known how many there are.
+template <int LINES_ASKED> struct First {
+  static constexpr int COUNT = LINES_ASKED;
+  static_assert(COUNT <= 2, "of two lines keys are made whether they are there or not");
+
+  uint4 bits[COUNT > 0 ? COUNT : 1];
+
+  __device__ __forceinline__ void ask(const Row& row, bool asks) {
 #pragma unroll
-  for (int i = 0; i < HELD; i++) {
+    for (int i = 0; i < COUNT; i++) {
+      const unsigned line = row.begin + threadIdx.x + i * THREADS;
+      bits[i] = asks && line < row.end ? __ldg(row.lines + line) : make_uint4(0, 0, 0, 0);
+    }
+  }
+};
+
+template <bool SMALLEST, bool HALF, int OWN> __device__ __forceinline__ void make_keys(Elements<OWN>& elements, unsigned lines) {
+#pragma unroll
+  for (int i = 0; i < OWN; i++) {
     if (i >= 2 && i * THREADS >= lines) break;  // for all threads; those words are 0 already
 #pragma unroll
     for (int word = 4 * i; word < 4 * i + 4; word++) {
@@ -111,17 +130,26 @@ template <bool SMALLEST, bool HALF> __device__ __forceinline__ void make_keys(El
   }
 }
 
-__device__ __forceinline__ Elements read_elements(const Row& row, bool smallest) {
-  Elements elements;
+// Lines as they are.
+template <int OWN, int ASKED>
+__device__ __forceinline__ Elements<OWN> ask_for_elements(const Row& row, const First<ASKED>& asked) {
+  Elements<OWN> elements;
   elements.lines = row.end - row.begin;
 #pragma unroll
-  for (int i = 0; i < HELD; i++) {
+  for (int i = 0; i < OWN; i++) {
     const unsigned line = row.begin + threadIdx.x + i * THREADS;
-    const uint4 bits = line < row.end ? __ldg(row.lines + line) : make_uint4(0, 0, 0, 0);
+    const uint4 bits = i < ASKED        ? asked.bits[i < ASKED ? i : 0]
+                       : line < row.end ? __ldg(row.lines + line)
+                                        : make_uint4(0, 0, 0, 0);
     elements.words[4 * i] = bits.x, elements.words[4 * i + 1] = bits.y;
     elements.words[4 * i + 2] = bits.z, elements.words[4 * i + 3] = bits.w;
   }
   elements.first = row.column(row.begin + threadIdx.x, 0);
+  return elements;
+}
+
+// Make keys of lines.
+template <int OWN> __device__ __forceinline__ void make_keys(Elements<OWN>& elements, const Row& row, bool smallest) {
   elements.edge = 0;
   if (threadIdx.x < EDGES) {
     elements.edge_column = row.column(threadIdx.x < VECTOR ? 0 : row.end, threadIdx.x % VECTOR);
@@ -133,13 +161,12 @@ __device__ __forceinline__ Elements read_elements(const Row& row, bool smallest)
   }
   if (ELEMENT_BYTES == 2 && row.order.half()) smallest ? make_keys<true, true>(elements, elements.lines) : make_keys<false, true>(elements, elements.lines);
   else smallest ? make_keys<true, false>(elements, elements.lines) : make_keys<false, false>(elements, elements.lines);
-  return elements;
 }
 
 // The best key of the first `group` elements of the thread, a power of four.
-template <int BEGIN, int END>
-__device__ __forceinline__ void best_until(const Elements& elements, int group, Key& best) {
-  if constexpr (END <= ELEMENTS) {
+template <int BEGIN, int END, int OWN>
+__device__ __forceinline__ void best_until(const Elements<OWN>& elements, int group, Key& best) {
+  if constexpr (END <= Elements<OWN>::COUNT) {
     if (END > group) return;
 #pragma unroll
     for (int i = BEGIN; i < END; i++) best = max(best, elements.key(i));
@@ -152,10 +179,10 @@ struct Chances {
   float lanes, warps;
 };
 
-__device__ __forceinline__ Chances chances_of(unsigned want, unsigned among, int group, float warps) {
+template <int COUNT> __device__ __forceinline__ Chances chances_of(unsigned want, unsigned among, int group, float warps) {
   float none = 1 - fminf(__fdividef(float(want), float(among)), 0.9999f);  // of them wanted
 #pragma unroll
-  for (int times = 4; times <= ELEMENTS; times *= 4)
+  for (int times = 4; times <= COUNT; times *= 4)
     if (times <= group) none *= none, none *= none;
   const float lanes = 32 * (1 - none);
 #pragma unroll
@@ -182,27 +209,65 @@ template <int COUNT> __device__ __forceinline__ unsigned larger_among(const Key*
 
 constexpr Key FEW_OCTAVES = Key(6) << (ELEMENT_BYTES == 4 ? 23 : 8);  // about: of floats, whose keys are as crowded as they
 
-// A cut that about half more than wanted reach, and a key that few are above; by the first elements of every thread, as many
-// as make two of three of their best none of the wanted. All elements reach a cut of 0. Has a barrier.
-__device__ __forceinline__ Guess guess_of(const Elements& elements, Exchange& exchange, unsigned want, const Row& row) {
-  const float warps = fminf(float(elements.lines) / 32 + 0.01f, WARPS);
+template <int OWN> __device__ __forceinline__ Word lowest_of(const Elements<OWN>& elements) {
+  Word lowest = ALL_KEYS;
+  elements.visit([&](Word word, unsigned) {
+    if (word >= least_word(1)) lowest = min(lowest, word);
+  });
+  return least_of_lanes(lowest);
+}
+
+// Of a row of which all elements are to be counted: the largest key but for infinity and NaN. The exchange has the least word. Has a
+// barrier.
+template <int OWN> __device__ __forceinline__ Guess extremes_of(const Elements<OWN>& elements, Exchange& exchange, Order order) {
+  Key top = 0;
+  elements.visit([&](Word word, unsigned) {
+    const Key key = key_of_word(word);
+    if (key < (SIGN | infinity_of(order))) top = max(top, key);
+  });
+  top = largest_of_lanes(top);
+  const Word lowest = lowest_of(elements);
+  if (lane_of() == 0) exchange.guesses[warp_of()] = lowest, exchange.tops[warp_of()] = top;
+  __syncthreads();
+  return {0, largest_of_lanes(exchange.tops[lane_of() < WARPS ? lane_of() : 0])};
+}
+
+// What `extremes_of` left.
+__device__ __forceinline__ Word lowest_left(const Exchange& exchange) {
+  return least_of_lanes(exchange.guesses[lane_of() < WARPS ? lane_of() : 0]);
+}
+
+// Of which first elements of every thread the best is taken, so many that two of three are none of the wanted; and of which ranks of
+// these a cut is that about half more than wanted reach.
+struct Plan {
+  int group;
+  Ranks ranks;
+};
+
+template <int COUNT> __device__ __forceinline__ Plan plan_of(unsigned want, const Row& row) {
+  const float warps = fminf(float(row.end - row.begin) / 32 + 0.01f, WARPS);
   int group = 1;
 #pragma unroll
-  for (int larger = 4; larger <= ELEMENTS; larger *= 4)
+  for (int larger = 4; larger <= COUNT; larger *= 4)
     if (larger * (unsigned long long)want <= row.cols) group = larger;
-  const Ranks ranks = ranks_from(chances_of(want, row.cols, group, warps), warps);
+  return {group, ranks_from(chances_of<COUNT>(want, row.cols, group, warps), warps)};
+}
+
+// The cut that is planned, and a key that few are above. All elements reach a cut of 0. Has a barrier.
+template <int OWN>
+__device__ __forceinline__ Guess guess_of(const Elements<OWN>& elements, Exchange& exchange, unsigned want, const Row& row, Plan plan) {
   Key best = 0;
-  best_until<0, 1>(elements, group, best);
+  best_until<0, 1>(elements, plan.group, best);
   exchange.maxima[warp_of()][lane_of()] = best;
   __syncwarp();
   const unsigned larger = larger_among<32>(exchange.maxima[warp_of()], best);
-  const Key ranked = least_of_lanes(larger < ranks.in_warp ? best : ~Key(0));
+  const Key ranked = least_of_lanes(larger < plan.ranks.in_warp ? best : ~Key(0));
   const Key top = largest_of_lanes(best < (SIGN | infinity_of(row.order)) ? best : Key(0));
   if (lane_of() == 0) exchange.guesses[warp_of()] = ranked, exchange.tops[warp_of()] = top;
   __syncthreads();
   const int warp = lane_of() < WARPS ? lane_of() : 0;
   const Key own = exchange.guesses[warp];
-  Guess guess = {least_of_lanes(larger_among<WARPS>(exchange.guesses, own) < ranks.in_block ? own : ~Key(0)),
+  Guess guess = {least_of_lanes(larger_among<WARPS>(exchange.guesses, own) < plan.ranks.in_block ? own : ~Key(0)),
                  largest_of_lanes(exchange.tops[warp])};
   if (2 * want > row.cols) guess.cut = 0;
   if (guess.top > guess.cut)

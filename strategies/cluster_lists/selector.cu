@@ -18,6 +18,7 @@ struct Alone {
 __device__ __forceinline__ bool answers_alone(const Row& row, bool) { return BLOCKS > 1 && row.end - row.begin <= THREADS * HELD; }
 
 struct Ahead {
+  static constexpr bool ALONE = false;
   static constexpr int ROWS = (4 << 20) / (BLOCKS * THREADS * LINES * 16);  // so few that memory has time for all of them
   Holding<Together> holding;
 

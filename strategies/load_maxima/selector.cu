@@ -5,17 +5,27 @@
 #include "buckets.cuh"
 #include "windows.cuh"
 
-typedef Nothing Ahead;
+struct Ahead {
+  static constexpr bool ALONE = true;
+  static constexpr int ROWS = 256;  // so few that memory has time for all of them
+  First<FEW> first;
+
+  __device__ __forceinline__ void ask(const Row& row) { first.ask(row, blockIdx.x % BLOCKS == 0); }
+};
 
 __device__ __forceinline__ bool answers_alone(const Row& row, bool in_order) {
   const unsigned lines = ELEMENT_BYTES == 2 ? row.all_lines() : row.end - row.begin;  // words of 16-bit floats tell columns
   return !in_order && lines <= THREADS * HELD;
 }
 
-__device__ __forceinline__ void answer_window(const Row& row, Ahead, unsigned k, bool smallest, bool in_order, unsigned char* dynamic,
+__device__ __forceinline__ void answer_window(const Row& row, const Ahead& ahead, unsigned k, bool smallest, bool in_order, unsigned char* dynamic,
                                               Counters& counters, Exchange& exchange, const Slots& slots) {
-  if (answers_alone(row, in_order)) select_held<false>(row, k, smallest, room_of(dynamic, counters, exchange), slots);
-  else select_best(row, k, smallest, memory_of(dynamic, &counters, &exchange), slots);
+  if (answers_alone(row, in_order)) select_short(row, ahead.first, k, smallest, room_of(dynamic, counters, exchange), slots);
+  else {
+    Row its = row;  // of which the compiler is not to know where it came from: it would keep more of that than it has registers for
+    asm volatile("" : "+l"(its.lines), "+r"(its.skew), "+r"(its.cols), "+r"(its.begin), "+r"(its.end), "+r"(k));
+    select_best(its, k, smallest, memory_of(dynamic, &counters, &exchange), slots);
+  }
 }
 
 #include "selector.cuh"

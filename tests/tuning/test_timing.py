@@ -25,6 +25,14 @@ def test_inputs_rotate_and_stay_within_their_cap() -> None:
     assert random_inputs(Problem.contiguous(2, 9, 5, "int64", "cpu"), CPU)[0].dtype == torch.int64
 
 
+@pytest.mark.parametrize(
+    ("inputs", "bytes_", "calls"), [(40, 64, 40), (6, 33 << 20, 40), (4, 100_000_000, 20), (1, 400_000_000, 10)]
+)
+def test_graphs_of_short_calls_have_many(inputs: int, bytes_: int, calls: int) -> None:
+    """To start one is not what a call takes."""
+    assert timing.graph_calls(inputs, bytes_) == calls
+
+
 class Clock:
     """Stands still but for what is said to take time."""
 
