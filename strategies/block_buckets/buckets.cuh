@@ -359,6 +359,6 @@ constexpr int FEW = HELD < 2 ? HELD : 2;  // lines of a thread
 template <class Answers>
 __device__ __forceinline__ void select_short(const Row& row, const First<FEW>& asked, unsigned k, bool smallest, const Room& room,
                                              const Answers& answers) {
-  if (FEW < HELD && row.end - row.begin <= THREADS * FEW) select_held<false, FEW>(row, asked, k, smallest, room, answers);
-  else select_held<false, HELD>(row, asked, k, smallest, room, answers);
+  if (FEW < HELD && row.end - row.begin > THREADS * FEW) select_held<false, HELD>(row, asked, k, smallest, room, answers);
+  else select_held<false, FEW>(row, asked, k, smallest, room, answers);
 }
