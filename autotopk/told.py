@@ -53,29 +53,31 @@ def told(x: Tensor, task: Task) -> dict[str, Tensor | int]:
     batches, pages = (0, 0) if table is None else table.shape
     plain = task.values is None and task.positions is None and table is None and form.index_dtype is not torch.int64
     flags = OF_LENGTHS * (lengths is not None) + RELATIVE * bool(asked.get("relative", False)) + PLAIN * plain
-    others = starts, asked.get("rows"), asked.get("offsets"), task.k if isinstance(task.k, Tensor) else None
-    alone = _group(form.count, ends) == 1 and asked.get("compress_ratio", 1) == 1 and all(one is None for one in others)
-    flags += ENDS_ALONE * (ends is not None and alone)
+    selected, offsets = map(_adjacent, (asked.get("rows"), asked.get("offsets")))
+    ks = _adjacent(task.k if isinstance(task.k, Tensor) else None)
+    ends_group, ratio = _group(form.count, ends), asked.get("compress_ratio", 1)
+    nothing_else = all(one is None for one in (starts, selected, offsets, ks))
+    flags += ENDS_ALONE * (ends is not None and ends_group == ratio == 1 and nothing_else)
     tensors = {
         "values": task.values,
         "indices": task.indices,
         "positions": task.positions,
         "starts": starts,
         "ends": ends,
-        "ks": _adjacent(task.k if isinstance(task.k, Tensor) else None),
-        "selected": _adjacent(asked.get("rows")),
-        "offsets": _adjacent(asked.get("offsets")),
+        "ks": ks,
+        "selected": selected,
+        "offsets": offsets,
         "page_table": table,
         "row_to_batch": _adjacent(asked.get("row_to_batch")),
         "page_starts": _adjacent(asked.get("page_table_starts")),
     }
     return {name: 0 if one is None else one for name, one in tensors.items()} | {
         "starts_group": _group(form.count, starts),
-        "ends_group": _group(form.count, ends),
+        "ends_group": ends_group,
         "batch_group": form.count // batches if batches else 1,
         "height": x.shape[0],
         "width": form.width,
-        "compress_ratio": asked.get("compress_ratio", 1),
+        "compress_ratio": ratio,
         "pages": pages,
         "batches": batches,
         "page_bits": asked.get("page_size", 1).bit_length() - 1,
