@@ -4,11 +4,13 @@
 // - `answers_alone(row, in_order)`: whether the first block of a cluster answers alone;
 // - `Ahead`: lines that `ask(row)` asks for before the window is known where nothing but an end is told and there are at most
 //   `ROWS` rows, so that a window that ends sooner has the first of them, else as soon as it is known; `ALONE`: for blocks that
-//   answer alone, not for the others;
-// - `answer_window(row, ahead, k, smallest, in_order, dynamic, counters, exchange, slots)`: calls
+//   answer alone, not for the others; `HELPED`: a second block of the cluster may put a part of what that block would;
+// - `answer_window(row, ahead, k, smallest, in_order, helped, dynamic, counters, exchange, slots)`: calls
 //   `slots.put(rank, key, column)` for the best k of the row, at least one, and is called by all of a cluster, or by the block
-//   that answers alone.
+//   that answers alone, and by the second where that is `helped`.
 #pragma once
+
+constexpr int PROCESSORS = 128;  // that GPUs have which have clusters: of so many blocks each runs alone
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     KERNEL(const Element* __restrict__ x, const int* __restrict__ ends, const int* __restrict__ starts,
@@ -57,13 +59,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   if (window.k < asked.width && block_of() == BLOCKS - 1) form.pad(window.k);
   if (window.k == 0) return;  // all of the cluster
   const bool alone = answers_alone(row, in_order);
-  if (BLOCKS > 1 && alone && block_of() > 0) return;
+  const bool helped = BLOCKS > 1 && Ahead::HELPED && alone && gridDim.x <= PROCESSORS && form.plain() && window.k < row.cols;
+  if (BLOCKS > 1 && alone && block_of() > helped) return;
   if (!in_order && window.k == row.cols) {
     const Slots slots = form.slots();
 #pragma unroll 1
     for (unsigned at = block_of() * THREADS + threadIdx.x; at < window.k; at += (alone ? 1 : BLOCKS) * THREADS) slots.put(at, 0, at);
   } else {
-    answer_window(row, ahead, window.k, smallest, in_order, dynamic, counters, exchange, form.slots());
+    answer_window(row, ahead, window.k, smallest, in_order, helped, dynamic, counters, exchange, form.slots());
   }
   form.finish(window.k, alone);
 }

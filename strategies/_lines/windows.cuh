@@ -70,7 +70,7 @@ __device__ __forceinline__ Window window_of(const Asked& asked, Numbers numbers,
 
 // Of a family that asks for no lines before a window is known.
 struct Nothing {
-  static constexpr bool ALONE = false;
+  static constexpr bool ALONE = false, HELPED = false;
   static constexpr int ROWS = 0;
   __device__ __forceinline__ void ask(const Row&) {}
 };

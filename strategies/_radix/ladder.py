@@ -29,6 +29,7 @@ Shapes = tuple[tuple[int, int, int, int, tuple[int, ...]], ...]
 ALIGNED: Shapes = (
     (1, 32, 8, 8, (256,)),
     (1, 64, 16, 8, (0, 256)),
+    (1, 128, 4, 8, (0,)),
     (1, 128, 8, 8, (1024,)),
     (1, 256, 8, 11, (0,)),
     (1, 512, 8, 11, (0, 1024)),
@@ -36,6 +37,7 @@ ALIGNED: Shapes = (
     (1, 1024, 16, 11, (0, 2048)),
     (1, 1024, FULL, 11, (0, 2048, 4096, 8192)),
     (2, 1024, FULL, 11, (0, 8192)),
+    (8, 512, FULL, 11, (0,)),
     (8, 1024, FULL, 11, (0,)),
     (16, 1024, FULL, 11, (0, 4096)),
 )
@@ -51,13 +53,17 @@ UNALIGNED: Shapes = (
     (1, 1024, FULL, 8, (4096,)),
     (2, 1024, FULL, 11, (0, 8192)),
     (2, 1024, FULL, 8, (4096,)),
+    (8, 512, 4, 11, (0,)),
     (16, 1024, FULL, 11, (0,)),
 )
 """The same, one element a load."""
 
 OTHERS_ALIGNED: Shapes = (
     (1, 64, 16, 8, (256,)),
+    (1, 128, 4, 8, (0,)),
     (1, 256, 16, 11, (1024,)),
+    (1, 512, 16, 11, (0,)),
+    (1, 512, FULL, 11, (256,)),
     (1, 1024, FULL, 11, (0, 2048)),
     (1, 1024, FULL, 8, (4096,)),
     (8, 1024, FULL, 11, (0, 1024)),
@@ -68,6 +74,7 @@ OTHERS_ALIGNED: Shapes = (
 OTHERS_UNALIGNED: Shapes = (
     (1, 64, 16, 8, (256,)),
     (1, 256, 16, 11, (1024,)),
+    (1, 512, 8, 11, (0,)),
     (1, 1024, FULL, 11, (0, 2048, 8192)),
     (1, 1024, FULL, 8, (4096,)),
     (2, 1024, FULL, 11, (0, 2048, 8192)),
@@ -91,7 +98,7 @@ class Layout(NamedTuple):
     threads_log: int
     """Doublings of the threads of a row, and of its blocks, of `held` and `vector`."""
     blocks_log: int
-    held_log: float
+    itslog: float
     vector_log: int
     rungs: tuple[tuple[int, int, Any], ...]
     """(capacity, the doublings of it, rung) of what a block has room for."""
@@ -114,10 +121,10 @@ def ladder(config_type: Any, preferred: RadixConfig, problem: Problem, device: D
         beside = 0.3 * abs(one.threads_log - threads_log) + 0.2 * abs(one.blocks_log - blocks_log)
         beside += 0.5 * (vector_log - one.vector_log) + (0.3 if one.bits != bits else 0.0)
         if longer:
-            beside += (0.3 if cols > room else 1) * abs(one.held_log - room_log)
+            beside += (0.3 if cols > room else 1) * abs(one.itslog - room_log)
             wanted = wanted_of_streamed(one.held, problem)
         else:
-            beside += 0.1 * (one.held_log - cols_log)
+            beside += 0.1 * (one.itslog - cols_log)
             wanted = of_held
         wanted_log = wanted.bit_length() if wanted else k_log
         for capacity, capacity_log, rung in one.rungs:  # doublings of the time beside what is preferred, and wanted
@@ -186,7 +193,8 @@ def _rungs(config_type: Any, dtype: str) -> list[list[Any]]:
         for blocks, threads, items, bits, capacities in shapes:
             if (blocks > 1) == clusters:
                 knobs = {"blocks": blocks} if clusters else {}
-                knobs |= {"threads": threads, "items": items or most_items(problem), "vector": vector}
+                its = max(items, vector) if items else most_items(problem)  # at least a load
+                knobs |= {"threads": threads, "items": its, "vector": vector}
                 knobs |= {"radix_bits": min(bits, max(radix_widths(problem)))}
                 same = found.setdefault(tuple(knobs.items()), [])
                 same += [config_type(capacity=capacity, **knobs) for capacity in capacities]

@@ -213,14 +213,23 @@ __device__ __forceinline__ unsigned sum_before(const Room& room, unsigned own, u
   return before + __reduce_add_sync(~0u, lane_of() < warp_of() ? total : 0);
 }
 
+// Who puts what where two blocks select from the same row, each in full: what is better than what is compared, and the best of that.
+// Of a crowd of equals both put the same.
+struct Part {
+  bool above, compared;
+};
+
+constexpr Part WHOLE = {true, true};
+
 struct Placed {
   unsigned above, some;
 };
 
 // Words that `below` is below to the first places, thread by thread, and others from `least` on to the last MOST_OF_BUCKET. Of few lines
-// both are counted first, at once; of many, counting the others takes longer than to place them by a counter. Has a barrier.
+// both are counted first, at once, and those of the part alone are put; of many, counting the others takes longer than to place them by a
+// counter. Has a barrier.
 template <int OWN>
-__device__ __forceinline__ Placed place_unordered(const Elements<OWN>& elements, const Room& room, Word least, Word below) {
+__device__ __forceinline__ Placed place_unordered(const Elements<OWN>& elements, const Room& room, Word least, Word below, Part part) {
   unsigned above = 0, reaching = 0, all;
   Entry* others = room.entries + CAPACITY - MOST_OF_BUCKET;
   if constexpr (OWN <= 2) {
@@ -229,10 +238,20 @@ __device__ __forceinline__ Placed place_unordered(const Elements<OWN>& elements,
     elements.visit([&](Word word, unsigned) { above += word > below, reaching += word >= bound; });
     const unsigned before = sum_before(room, above | (reaching - above) << 16, all);
     unsigned place = before & 0xFFFF, other = before >> 16;
-    elements.visit([&](Word word, unsigned column) {
-      if (word > below) room.entries[place++] = entry_of(word, column);
-      else if (word >= bound) others[other++] = entry_of(word, column);
-    });
+    if (part.above && part.compared) {
+      elements.visit([&](Word word, unsigned column) {
+        if (word > below) room.entries[place++] = entry_of(word, column);
+        else if (word >= bound) others[other++] = entry_of(word, column);
+      });
+    } else if (part.above) {
+      elements.visit([&](Word word, unsigned column) {
+        if (word > below) room.entries[place++] = entry_of(word, column);
+      });
+    } else {
+      elements.visit([&](Word word, unsigned column) {
+        if (word <= below && word >= bound) others[other++] = entry_of(word, column);
+      });
+    }
     return {all & 0xFFFF, all >> 16};
   } else {
     if (threadIdx.x == 0) room.counters.count = 0;
@@ -247,14 +266,17 @@ __device__ __forceinline__ Placed place_unordered(const Elements<OWN>& elements,
 }
 
 // Call `answers.put(place, key, column)` for all words that `below` is below, thread by thread, and for the best of those from `least`
-// on, so that there are `want`.
+// on, so that there are `want`; or for a part of these.
 template <int OWN, class Answers>
 __device__ __forceinline__ void put_in_any_order(const Elements<OWN>& elements, const Room& room, unsigned want, Word least, Word below,
-                                                 const Answers& answers) {
-  const Placed placed = place_unordered(elements, room, least, below);
+                                                 const Answers& answers, Part part) {
+  const Placed placed = place_unordered(elements, room, least, below, part);
   __syncthreads();
+  if (part.above) {
 #pragma unroll 1
-  for (unsigned at = threadIdx.x; at < placed.above; at += THREADS) put_word(answers, at, room.entries[at]);
+    for (unsigned at = threadIdx.x; at < placed.above; at += THREADS) put_word(answers, at, room.entries[at]);
+  }
+  if (!part.compared) return;
   const Entry* some = room.entries + CAPACITY - MOST_OF_BUCKET;
   const unsigned count = OWN <= 2 ? placed.some : room.counters.count;
 #pragma unroll 1
@@ -268,10 +290,10 @@ __device__ __forceinline__ void put_in_any_order(const Elements<OWN>& elements, 
 }
 
 // Call `answers.put(rank, key, column)` for the best k of a row of which every thread has at most so many lines, at least one, each by
-// some thread.
+// some thread; in no order perhaps for a part of them.
 template <bool IN_ORDER, int OWN, int ASKED, class Answers>
 __device__ __forceinline__ void select_held(const Row& row, const First<ASKED>& asked, unsigned k, bool smallest, const Room& room,
-                                            const Answers& answers) {
+                                            const Answers& answers, Part part = WHOLE) {
   constexpr int COUNT = Buckets<IN_ORDER>::COUNT;
   clear_buckets<COUNT>(room);
   Elements<OWN> elements = ask_for_elements<OWN>(row, asked);
@@ -349,16 +371,6 @@ __device__ __forceinline__ void select_held(const Row& row, const First<ASKED>& 
       last = buckets.last_word(crossing.bucket, least);
       below = crossing.bucket ? buckets.last_word(crossing.bucket - 1, least) - 1 : ALL_KEYS;
     }
-    put_in_any_order(elements, room, want, last, below, answers);
+    put_in_any_order(elements, room, want, last, below, answers, part);
   }
-}
-
-constexpr int FEW = HELD < 2 ? HELD : 2;  // lines of a thread
-
-// As `select_held`, of any row that a block holds, in no order: of short rows without code for lines that they do not have.
-template <class Answers>
-__device__ __forceinline__ void select_short(const Row& row, const First<FEW>& asked, unsigned k, bool smallest, const Room& room,
-                                             const Answers& answers) {
-  if (FEW < HELD && row.end - row.begin > THREADS * FEW) select_held<false, HELD>(row, asked, k, smallest, room, answers);
-  else select_held<false, FEW>(row, asked, k, smallest, room, answers);
 }

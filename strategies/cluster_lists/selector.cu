@@ -18,7 +18,7 @@ struct Alone {
 __device__ __forceinline__ bool answers_alone(const Row& row, bool) { return BLOCKS > 1 && row.end - row.begin <= THREADS * HELD; }
 
 struct Ahead {
-  static constexpr bool ALONE = false;
+  static constexpr bool ALONE = false, HELPED = false;
   static constexpr int ROWS = (4 << 20) / (BLOCKS * THREADS * LINES * 16);  // so few that memory has time for all of them
   Holding<Together> holding;
 
@@ -27,7 +27,7 @@ struct Ahead {
   }
 };
 
-__device__ __forceinline__ void answer_window(const Row& row, Ahead& ahead, unsigned k, bool smallest, bool in_order,
+__device__ __forceinline__ void answer_window(const Row& row, Ahead& ahead, unsigned k, bool smallest, bool in_order, bool,
                                               unsigned char* dynamic, Counters& counters, Exchange& exchange, const Slots& slots) {
   const Room room = room_of(dynamic, counters, exchange);
   if (answers_alone(row, in_order)) {  // a block alone deals its lines out in another way
