@@ -35,7 +35,7 @@ from itertools import cycle, islice
 import torch
 import autotopk
 warnings.simplefilter("ignore")
-INPUT_BYTES, MAX_INPUTS = 200_000_000, 40
+INPUT_BYTES, MAX_INPUTS, GRAPH_CALLS, GRAPH_BYTES = 200_000_000, 40, 40, 2_000_000_000
 torch.manual_seed(0)
 stream, graph, calls, call, x = torch.cuda.Stream(), None, 1, None, None
 
@@ -46,7 +46,8 @@ def open_shape(rows, cols, k, dtype, order):
     dtype = getattr(torch, dtype)
     count = max(1, min(MAX_INPUTS, INPUT_BYTES // (rows * cols * dtype.itemsize) + 1))
     xs = [torch.randn(rows, cols, device="cuda").to(dtype) for _ in range(count)]
-    call, x, calls = (lambda y: autotopk.topk(y, k, sorted=order)), xs[0], max(len(xs), 10)
+    call, x = (lambda y: autotopk.topk(y, k, sorted=order)), xs[0]
+    calls = max(count, 10, min(GRAPH_CALLS, GRAPH_BYTES // x.nbytes))
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         for y in xs[:3]:
