@@ -11,8 +11,8 @@ import time
 from argparse import ArgumentParser
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cache, cached_property
+from dataclasses import asdict
+from functools import cache
 from itertools import chain
 from math import exp, fsum, log
 from pathlib import Path
@@ -29,7 +29,7 @@ from autotopk.key import TuningKey
 from autotopk.prediction import Model, Near, Place, place_of
 from autotopk.runtime import predicting
 from autotopk.tuning import bounds
-from autotopk.tuning.fitting import Array, Fit, Sample, Times, nonnegative, samples_of, times_of
+from autotopk.tuning.fitting import Array, Fit, Sample, Times, by_point, nonnegative, samples_of, times_of
 from autotopk.tuning_db.store import Store
 from autotopk.workloads import Workload, spread
 from scripts.sweep import device_in, from_json
@@ -44,18 +44,11 @@ Predict = Callable[[Sample], float]
 """A time, or whatever orders the candidates of a point."""
 
 
-@dataclass(frozen=True)
-class Left:
-    """What is left of the points."""
+class Left(NamedTuple):
+    """What is left of the points, and the model that is fitted to it."""
 
-    fit: Fit
-    """To all of them."""
     samples: Samples
-
-    @cached_property
-    def model(self) -> Model:
-        """Fitted to these."""
-        return self.fit.model(frozenset(self.fit.keys) - {one.key for one in self.samples})
+    model: Model
 
 
 def recorded() -> tuple[Times, Device]:
@@ -272,15 +265,14 @@ def compare(times: Times, device: Device, folds: int = bounds.FOLDS) -> dict[str
     """Of every way, over all points of all kinds with enough of them; empty where no kind has."""
     regrets = defaultdict[str, list[float]](list)
     for samples in samples_of(times, device).values():
-        fit, at = Fit(samples), defaultdict[TuningKey, list[Sample]](list)
-        for one in samples:
-            at[one.key].append(one)
+        fit, at = Fit(samples), by_point(samples)
         keys = sorted(at, key=str)
         if len(keys) < bounds.LEAST_POINTS:
             continue
         for fold in range(min(folds, len(keys))):
             held = keys[fold::folds]
-            left = Left(fit, [one for key in keys if key not in held for one in at[key]])
+            without = frozenset(held)
+            left = Left([one for one in samples if one.key not in without], fit.model(without))
             for name in WAYS:
                 way = WAYS[name](left)
                 for key in held:

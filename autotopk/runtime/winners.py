@@ -101,9 +101,11 @@ class Winners:
         are fewer.
         """
         own = key.bucket()
-        around = key.buckets_within(NEIGHBOUR_RADIUS) if len(self._by_bucket) > FEW_BUCKETS else self._by_bucket
-        alike = (one for one in around if one != own and (one[0], *one[4:]) == (own[0], *own[4:]))
-        found = [stored for bucket in alike for stored in self._by_bucket.get(bucket, ())]
+        if len(self._by_bucket) > FEW_BUCKETS:
+            around = key.buckets_within(NEIGHBOUR_RADIUS)
+        else:
+            around = (one for one in self._by_bucket if one[0] == own[0] and one[4:] == own[4:])
+        found = [stored for bucket in around if bucket != own for stored in self._by_bucket.get(bucket, ())]
         distances = ((key.doublings(*row[_SIZES]), at) for at, (row, _) in enumerate(found))
         heap = [one for one in distances if one[0] <= NEIGHBOUR_RADIUS]
         heapify(heap)

@@ -80,6 +80,14 @@ def samples_of(times: Times, device: Device) -> dict[str, list[Sample]]:
     return dict(found)
 
 
+def by_point(samples: Iterable[Sample]) -> dict[TuningKey, list[Sample]]:
+    """The same, those of a point together."""
+    found: defaultdict[TuningKey, list[Sample]] = defaultdict(list)
+    for one in samples:
+        found[one.key].append(one)
+    return dict(found)
+
+
 @dataclass(frozen=True)
 class _Group:
     """A strategy's samples at one point."""
