@@ -352,13 +352,3 @@ __device__ __forceinline__ void select_held(const Row& row, const First<ASKED>& 
     put_in_any_order(elements, room, want, last, below, answers);
   }
 }
-
-constexpr int FEW = HELD < 2 ? HELD : 2;  // lines of a thread
-
-// As `select_held`, of any row that a block holds, in no order: of short rows without code for lines that they do not have.
-template <class Answers>
-__device__ __forceinline__ void select_short(const Row& row, const First<FEW>& asked, unsigned k, bool smallest, const Room& room,
-                                             const Answers& answers) {
-  if (FEW < HELD && row.end - row.begin > THREADS * FEW) select_held<false, HELD>(row, asked, k, smallest, room, answers);
-  else select_held<false, FEW>(row, asked, k, smallest, room, answers);
-}

@@ -2,16 +2,8 @@
 //
 // Compile-time: as of maxima.cu; HELD (lines of a thread that it has registers for, of windows that one block holds).
 #include "maxima.cuh"
-#include "buckets.cuh"
+#include "short_rows.cuh"
 #include "windows.cuh"
-
-struct Ahead {
-  static constexpr bool ALONE = true;
-  static constexpr int ROWS = 256;  // so few that memory has time for all of them
-  First<FEW> first;
-
-  __device__ __forceinline__ void ask(const Row& row) { first.ask(row, blockIdx.x % BLOCKS == 0); }
-};
 
 __device__ __forceinline__ bool answers_alone(const Row& row, bool in_order) {
   const unsigned lines = ELEMENT_BYTES == 2 ? row.all_lines() : row.end - row.begin;  // words of 16-bit floats tell columns
@@ -20,7 +12,7 @@ __device__ __forceinline__ bool answers_alone(const Row& row, bool in_order) {
 
 __device__ __forceinline__ void answer_window(const Row& row, const Ahead& ahead, unsigned k, bool smallest, bool in_order, unsigned char* dynamic,
                                               Counters& counters, Exchange& exchange, const Slots& slots) {
-  if (answers_alone(row, in_order)) select_short(row, ahead.first, k, smallest, room_of(dynamic, counters, exchange), slots);
+  if (answers_alone(row, in_order)) select_short(row, ahead, k, smallest, room_of(dynamic, counters, exchange), slots);
   else {
     Row its = row;  // of which the compiler is not to know where it came from: it would keep more of that than it has registers for
     asm volatile("" : "+l"(its.lines), "+r"(its.skew), "+r"(its.cols), "+r"(its.begin), "+r"(its.end), "+r"(k));

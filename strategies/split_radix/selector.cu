@@ -2,17 +2,9 @@
 // selected from by buckets where no order is asked for, any other is a stream.
 //
 // Compile-time: as of split.cu; HELD (lines of a thread that it has registers for), BLOCKS = 1, LINES = HELD.
-#include "buckets.cuh"
+#include "short_rows.cuh"
 #include "stream.cuh"
 #include "windows.cuh"
-
-struct Ahead {
-  static constexpr bool ALONE = true;
-  static constexpr int ROWS = 256;  // so few that memory has time for all of them
-  First<FEW> first;
-
-  __device__ __forceinline__ void ask(const Row& row) { first.ask(row, blockIdx.x % BLOCKS == 0); }
-};
 
 __device__ __forceinline__ bool answers_alone(const Row&, bool) { return true; }
 
@@ -20,7 +12,7 @@ __device__ __forceinline__ void answer_window(const Row& row, const Ahead& ahead
                                               Counters& counters, Exchange& exchange, const Slots& slots) {
   const unsigned lines = ELEMENT_BYTES == 2 ? row.all_lines() : row.end - row.begin;  // words of 16-bit floats tell columns
   if (!in_order && lines <= THREADS * HELD) {
-    select_short(row, ahead.first, k, smallest, room_of(dynamic, counters, exchange), slots);
+    select_short(row, ahead, k, smallest, room_of(dynamic, counters, exchange), slots);
     return;
   }
   __shared__ __align__(16) Span span;
