@@ -78,9 +78,9 @@ def fit(times: Times, device: Device) -> dict[str, Model]:
     return found
 
 
-def bound(models: Mapping[str, Model], key: TuningKey) -> float:
+def bound(models: Mapping[str, Model], device_type: str, key: TuningKey) -> float:
     """How many times the best time a choice may take, by what was fitted; infinite where nothing was measured."""
-    model = models.get(kind_of(key))
+    model = models.get(kind_of(key, device_type))
     return inf if model is None else model.bound(key)
 
 
