@@ -54,7 +54,11 @@ class TuningKey:
         """Doublings between two keys; infinite across dtypes, orders and rules of routers."""
         if self.dtype != other.dtype or self.sorted != other.sorted or self.routing != other.routing:
             return inf
-        return abs(log2(self.rows / other.rows)) + abs(log2(self.cols / other.cols)) + abs(log2(self.k / other.k))
+        return self.doublings(other.rows, other.cols, other.k)
+
+    def doublings(self, rows: int, cols: int, k: int) -> float:
+        """To a key of the same dtype, order and rule: winners are asked for theirs by the ten thousand."""
+        return abs(log2(self.rows / rows)) + abs(log2(self.cols / cols)) + abs(log2(self.k / k))
 
     def __str__(self) -> str:
         order = self.routing or ("sorted" if self.sorted else "unsorted")

@@ -86,9 +86,18 @@ def numbers_in(text: str) -> tuple[float, ...]:
     raise ValueError("not a JSON array of finite numbers")
 
 
-def kind_of(key: TuningKey) -> str:
-    """What is fitted together: "topk", "windows", "softmax"."""
-    return key.routing or PLAIN
+def kind_of(key: TuningKey, device_type: str) -> str:
+    """What is fitted together: "topk", "windows", "softmax"; on the CPU "topk of floats of 16 bits".
+
+    torch's operators are other code there for every dtype: 16 bits may take ten times as long as 32.
+    """
+    kind = key.routing or PLAIN
+    return f"{kind} of {elements_of(width_of(key.dtype))}" if device_type == "cpu" else kind
+
+
+def operation_of(kind: str) -> str:
+    """Of a kind without the elements: "topk"."""
+    return kind.partition(" ")[0]
 
 
 def width_of(dtype: str) -> int:
@@ -300,7 +309,7 @@ def model_of(rows: Iterable[Sequence[str]]) -> Model:
     parts = {"strategy": {}, "candidate": {}, "point": {}, "regions": {}, "example": {}}
     routing = ""
     for _, kind, part, name, text in rows:
-        routing = "" if kind == PLAIN else kind
+        routing = "" if operation_of(kind) == PLAIN else operation_of(kind)
         if part not in parts:
             raise ValueError(f"what was fitted has an odd part, {part!r}")
         parts[part][name] = numbers_in(text)

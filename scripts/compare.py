@@ -20,8 +20,11 @@ from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
+import torch
 from rich.progress import track
 
+from autotopk.problem import DTYPE_BYTES
+from autotopk.tuning import timing
 from autotopk.tuning.race import estimate
 from autotopk.workloads import Workload, tagged
 
@@ -35,18 +38,16 @@ from itertools import cycle, islice
 import torch
 import autotopk
 warnings.simplefilter("ignore")
-INPUT_BYTES, MAX_INPUTS = 200_000_000, 40
 torch.manual_seed(0)
 stream, graph, calls, call, x = torch.cuda.Stream(), None, 1, None, None
 
-def open_shape(rows, cols, k, dtype, order):
+def open_shape(rows, cols, k, dtype, order, inputs, graph_calls):
     global graph, calls, call, x
     graph = x = None
     torch.cuda.empty_cache()
     dtype = getattr(torch, dtype)
-    count = max(1, min(MAX_INPUTS, INPUT_BYTES // (rows * cols * dtype.itemsize) + 1))
-    xs = [torch.randn(rows, cols, device="cuda").to(dtype) for _ in range(count)]
-    call, x, calls = (lambda y: autotopk.topk(y, k, sorted=order)), xs[0], max(len(xs), 10)
+    xs = [torch.randn(rows, cols, device="cuda").to(dtype) for _ in range(inputs)]
+    call, x, calls = (lambda y: autotopk.topk(y, k, sorted=order)), xs[0], graph_calls
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         for y in xs[:3]:
@@ -134,7 +135,10 @@ class Times:
     def add(self, workload: Workload, checkouts: tuple[Checkout, Checkout], draw: random.Random) -> None:
         """Ask a pair of processes, old and new."""
         shape = (workload.rows, workload.cols, workload.k, workload.dtype, workload.sorted)
-        old, new = (checkout.ask("open", *shape) for checkout in checkouts)
+        bytes_ = workload.rows * workload.cols * DTYPE_BYTES[workload.dtype]
+        inputs = timing.input_count(bytes_, torch.device("cuda"))
+        calls = timing.graph_calls(inputs, bytes_)
+        old, new = (checkout.ask("open", *shape, inputs, calls) for checkout in checkouts)
         self.runs = (old, new)
         for _ in range(ROUNDS):
             for method, times in (("sample", self.gpu), ("host", self.host)):

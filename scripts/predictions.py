@@ -29,7 +29,7 @@ from autotopk.key import TuningKey
 from autotopk.prediction import Model, Near, Place, place_of
 from autotopk.runtime import predicting
 from autotopk.tuning import bounds
-from autotopk.tuning.fitting import Array, Fit, Sample, Times, nonnegative, samples_of, times_of
+from autotopk.tuning.fitting import Array, Fit, Sample, Times, by_point, nonnegative, samples_of, times_of
 from autotopk.tuning_db.store import Store
 from autotopk.workloads import Workload, spread
 from scripts.sweep import device_in, from_json
@@ -42,6 +42,13 @@ UNMET = 500
 Samples = Sequence[Sample]
 Predict = Callable[[Sample], float]
 """A time, or whatever orders the candidates of a point."""
+
+
+class Left(NamedTuple):
+    """What is left of the points, and the model that is fitted to it."""
+
+    samples: Samples
+    model: Model
 
 
 def recorded() -> tuple[Times, Device]:
@@ -109,11 +116,11 @@ def _serves(candidate: Candidate, workload: Workload, device: Device) -> bool:
 # Ways, each from the points that are left to what it says of a sample -------------------------------------------------
 
 
-def nearest_point(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
+def nearest_point(left: Left) -> Callable[[TuningKey], Predict]:
     """As it was at the nearest point where it was measured, beside the best there; what was measured nowhere last."""
-    best = _best(left)
+    best = _best(left.samples)
     by_candidate = defaultdict(list)
-    for one in left:
+    for one in left.samples:
         by_candidate[one.candidate].append((one.key, one.time_us / best[one.key]))
 
     def at(key: TuningKey) -> Predict:
@@ -126,10 +133,10 @@ def nearest_point(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
     return at
 
 
-def around(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
+def around(left: Left) -> Callable[[TuningKey], Predict]:
     """A mean of logarithms over the points around, weighted by nearness: no physics."""
-    by_candidate, everywhere = defaultdict(list), [log(one.time_us) for one in left]
-    for one in left:
+    by_candidate, everywhere = defaultdict(list), [log(one.time_us) for one in left.samples]
+    for one in left.samples:
         by_candidate[one.candidate].append((one.key, log(one.time_us)))
     usual = fsum(everywhere) / max(1, len(everywhere))
 
@@ -143,11 +150,11 @@ def around(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
     return at
 
 
-def own_curves(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
+def own_curves(left: Left) -> Callable[[TuningKey], Predict]:
     """Each candidate's own coefficients of launch, bytes, rounds of rows, their elements, and k log k."""
     curves = {}
     by_candidate = defaultdict(list)
-    for one in left:
+    for one in left.samples:
         by_candidate[one.candidate].append(one)
     for candidate, group in by_candidate.items():
         relative = np.array([_plain(one.key) for one in group]) / np.array([[one.time_us] for one in group])
@@ -165,26 +172,24 @@ def _plain(key: TuningKey) -> tuple[float, ...]:
     return 1.0, key.rows * key.cols * 1e-6, rounds, rounds * key.cols * 1e-3, rounds * ordered * 1e-3
 
 
-def coefficients_alone(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
+def coefficients_alone(left: Left) -> Callable[[TuningKey], Predict]:
     """`Strategy.terms` times a strategy's coefficients."""
-    model = fit.model(_without(fit, left))
-    return lambda key: lambda sample: _time(model, sample, Near(()))
+    return lambda key: lambda sample: _time(left.model, sample, Near(()))
 
 
-def both(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
+def both(left: Left) -> Callable[[TuningKey], Predict]:
     """That, corrected by what it is off by at the points around: what run time does."""
-    model = fit.model(_without(fit, left))
 
     def at(key: TuningKey) -> Predict:
-        near = model.near(key)
-        return lambda sample: _time(model, sample, near)
+        near = left.model.near(key)
+        return lambda sample: _time(left.model, sample, near)
 
     return at
 
 
-def gaussian_process(fit: Fit, left: Samples) -> Callable[[TuningKey], Predict]:
+def gaussian_process(left: Left) -> Callable[[TuningKey], Predict]:
     """Corrected by what Gaussian processes expect there instead: of a strategy, and of a configuration beside it."""
-    model = fit.model(_without(fit, left))
+    model = left.model
     measured = defaultdict[str, tuple[list[Place], list[float]]](lambda: ([], []))
     for point in model.points:
         for name, residual in chain(point.strategies.items(), point.candidates.items()):
@@ -228,10 +233,6 @@ def _time(model: Model, sample: Sample, near: Near) -> float:
     return float("inf") if found is None else found
 
 
-def _without(fit: Fit, left: Samples) -> frozenset[TuningKey]:
-    return frozenset(fit.keys) - {one.key for one in left}
-
-
 def _best(samples: Samples) -> Mapping[TuningKey, float]:
     found: dict[TuningKey, float] = {}
     for one in samples:
@@ -239,7 +240,7 @@ def _best(samples: Samples) -> Mapping[TuningKey, float]:
     return found
 
 
-WAYS: Mapping[str, Callable[[Fit, Samples], Callable[[TuningKey], Predict]]] = {
+WAYS: Mapping[str, Callable[[Left], Callable[[TuningKey], Predict]]] = {
     "the nearest point": nearest_point,
     "means of the points around": around,
     "a curve for each candidate": own_curves,
@@ -264,17 +265,18 @@ def compare(times: Times, device: Device, folds: int = bounds.FOLDS) -> dict[str
     """Of every way, over all points of all kinds with enough of them; empty where no kind has."""
     regrets = defaultdict[str, list[float]](list)
     for samples in samples_of(times, device).values():
-        fit = Fit(samples)
-        keys = sorted(fit.keys, key=str)
+        fit, at = Fit(samples), by_point(samples)
+        keys = sorted(at, key=str)
         if len(keys) < bounds.LEAST_POINTS:
             continue
         for fold in range(min(folds, len(keys))):
-            held = set(keys[fold::folds])
-            left = [one for one in samples if one.key not in held]
+            held = keys[fold::folds]
+            without = frozenset(held)
+            left = Left([one for one in samples if one.key not in without], fit.model(without))
             for name in WAYS:
-                way = WAYS[name](fit, left)
-                for key in sorted(held, key=str):
-                    _take(way(key), [one for one in samples if one.key == key], regrets[name])
+                way = WAYS[name](left)
+                for key in held:
+                    _take(way(key), at[key], regrets[name])
     return {name: _result(regrets[name]) for name in WAYS if regrets[name]}
 
 
@@ -323,6 +325,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("database", nargs="?", type=Path)
     parser.add_argument("--json", type=Path)
+    parser.add_argument(
+        "--folds", type=int, default=bounds.FOLDS, help="parts that are left out in turn, of which fewer are sooner"
+    )
     options = parser.parse_args(arguments)
     if options.database is None:
         of_devices = [tuned(), recorded()]
@@ -339,7 +344,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write(options.json, {key: {**known.get(key, {}), **times.get(key, {})} for key in {**known, **times}}, device)
     for times, device in of_devices:
         print(f"{device.name}: {len(times)} points, {sum(map(len, times.values()))} times")
-        compared = compare(times, device)
+        compared = compare(times, device, options.folds)
         if not compared:
             print("too few points to leave any out")
             continue

@@ -163,8 +163,8 @@ def _problems(x: Tensor, k: int, order: Order) -> tuple[str, ...]:
 
 def timed(x: Tensor, k: int, order: Order) -> tuple[float, float]:
     """Microseconds of ours and of torch.topk, in turn. The data are cold: inputs together exceed the L2."""
-    count = max(1, min(timing.MAX_INPUTS, _input_bytes(x.device) // x.nbytes + 1))
-    timer = timing.timer_for([x, *(x.clone() for _ in range(count - 1))])
+    copies = timing.input_count(x.nbytes, x.device) - 1
+    timer = timing.timer_for([x, *(x.clone() for _ in range(copies))])
     calls = partial(autotopk.topk, k=k, **order), partial(torch_topk, k=k, **order)
     samples = [timer.prepare(call) for call in calls]
     rounds: list[list[float]] = []
@@ -173,10 +173,6 @@ def timed(x: Tensor, k: int, order: Order) -> tuple[float, float]:
         rounds.append([sample() for sample in samples])
     ours, torchs = map(min, zip(*rounds, strict=True))
     return ours, torchs
-
-
-def _input_bytes(device: torch.device) -> int:
-    return (timing.CudaTimer if device.type == "cuda" else timing.CpuTimer).input_bytes
 
 
 def summary(rows: Sequence[Answered]) -> str:

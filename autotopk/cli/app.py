@@ -158,6 +158,9 @@ def tune(
         return
     if place.type == "cpu":
         typer.echo("no GPU in use: tuning torch's CPU operators", err=True)
+    if strategies:
+        found = f"the fastest of {', '.join(strategies)} and torch.topk"
+        typer.echo(f"no other strategy is measured: {found} will serve what nothing was measured for before", err=True)
     with fleet.ending_gently(), ProgressBar(console(stderr=True)) as bar:
         report = run(
             asked.what,

@@ -4,7 +4,8 @@ The order of choice, followed line by line in `choices`:
 
 1. forced     the strategy that the caller or AUTOTOPK_STRATEGY names, where it is able;
 2. exact      the winner measured for this very (dtype, rows, cols, k, order);
-3. predicted  what takes the least time by the measurements around, where there are any: see `predicting`;
+3. predicted  what takes the least time by the measurements around, where there are any; torch.topk where they say
+              too little: see `predicting`;
 4. bucket     the nearest winner whose rows, cols and k round to the same powers of two;
 5. neighbour  the nearest able winner within `key.NEIGHBOUR_RADIUS` doublings; for 2 to 5, GPUs alike lend theirs,
               see `borrowing`;
@@ -237,7 +238,7 @@ class _Asked:
             if name := predicting.unfitted(self.problem, self.device, model):
                 self.rejected.append(f"predicted: {name} may be faster, and was measured nowhere")
                 return
-            found = predicting.proposals(self.problem, self.device, model)
+            found = predicting.careful(predicting.proposals(self.problem, self.device, model), region.bound)
         except Exception as error:  # of anyone's strategy: the other steps name it
             self.rejected.append(f"times cannot be predicted: {type(error).__name__}: {error}")
             return

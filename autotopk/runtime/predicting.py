@@ -7,6 +7,7 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from autotopk import registry
+from autotopk.candidate import TORCH_TOPK
 from autotopk.device import Device
 from autotopk.key import TuningKey
 from autotopk.prediction import Model, Near, kind_of
@@ -30,6 +31,10 @@ COMPILED = 0.02
 """How much faster than a rung, as a fraction, something has to be that is to be compiled."""
 
 
+DOUBTFUL = 2.0
+"""Choices that may take so many times the best are not made for a gain over torch.topk that is less than that."""
+
+
 class Proposal(NamedTuple):
     """A configuration and its predicted time."""
 
@@ -46,7 +51,7 @@ class Proposal(NamedTuple):
 
 def model_for(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> Model | None:
     """What was fitted for the key's kind on the device, else on a twin of it."""
-    kind, twins = kind_of(key), lenders(device, known)[0]
+    kind, twins = kind_of(key, device.type), lenders(device, known)[0]
     for winners in (known.get(device.fingerprint, NONE), *twins):
         if model := winners.model(kind):
             if winners.device is not None:
@@ -103,6 +108,15 @@ def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:
             family.ask(family.strategy.shortlist(problem, device), COMPILED, found)
     found.sort(key=itemgetter(0, 1))
     return found
+
+
+def careful(found: list[Proposal], bound: float) -> list[Proposal]:
+    """The same, where choices may take `bound` times the best: torch.topk before what may be slower than it is."""
+    sure = next((one for one in found if one.name == str(TORCH_TOPK)), None)
+    if bound < DOUBTFUL or sure is None:
+        return found
+    faster = [one for one in found if one.time_us * bound < sure.time_us]
+    return list(dict.fromkeys([*faster, sure, *found]))
 
 
 class _Family:

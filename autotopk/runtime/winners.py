@@ -31,6 +31,9 @@ Row = tuple[Any, ...]
 _KEY_END = 7
 """In a row."""
 
+_SIZES = slice(2, 5)
+"""In a row: rows, cols and k."""
+
 Stored = tuple[Row, Callable[[Row], Winner]]
 """A winner as its row, and what makes it of that: of thousands a process serves few."""
 
@@ -98,10 +101,12 @@ class Winners:
         are fewer.
         """
         own = key.bucket()
-        around = key.buckets_within(NEIGHBOUR_RADIUS) if len(self._by_bucket) > FEW_BUCKETS else self._by_bucket
-        buckets = (self._by_bucket.get(bucket, ()) for bucket in around if bucket != own)
-        found = [stored for bucket in buckets for stored in bucket]
-        distances = ((key.distance(TuningKey(*row[1:_KEY_END])), at) for at, (row, _) in enumerate(found))
+        if len(self._by_bucket) > FEW_BUCKETS:
+            around = key.buckets_within(NEIGHBOUR_RADIUS)
+        else:
+            around = (one for one in self._by_bucket if one[0] == own[0] and one[4:] == own[4:])
+        found = [stored for bucket in around if bucket != own for stored in self._by_bucket.get(bucket, ())]
+        distances = ((key.doublings(*row[_SIZES]), at) for at, (row, _) in enumerate(found))
         heap = [one for one in distances if one[0] <= NEIGHBOUR_RADIUS]
         heapify(heap)
         while heap:

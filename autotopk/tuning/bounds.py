@@ -33,7 +33,7 @@ from autotopk.prediction import (
     place_of,
     rows_of,
 )
-from autotopk.tuning.fitting import Array, Fit, Sample, Times, samples_of, times_of
+from autotopk.tuning.fitting import Array, Fit, Sample, Times, by_point, samples_of, times_of
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence
@@ -78,9 +78,9 @@ def fit(times: Times, device: Device) -> dict[str, Model]:
     return found
 
 
-def bound(models: Mapping[str, Model], key: TuningKey) -> float:
+def bound(models: Mapping[str, Model], device_type: str, key: TuningKey) -> float:
     """How many times the best time a choice may take, by what was fitted; infinite where nothing was measured."""
-    model = models.get(kind_of(key))
+    model = models.get(kind_of(key, device_type))
     return inf if model is None else model.bound(key)
 
 
@@ -116,9 +116,7 @@ def fitted(store: Store, fingerprint: str | None = None) -> list[Fitted]:
 
 def regrets(fitted: Fit, samples: Sequence[Sample]) -> list[Regret]:
     """At every point of a kind where there was a choice, by fits without it."""
-    at: defaultdict[TuningKey, list[Sample]] = defaultdict(list)
-    for one in samples:
-        at[one.key].append(one)
+    at = by_point(samples)
     keys, found = sorted((key for key in at if len(at[key]) > 1), key=str), list[Regret]()
     for fold in range(min(FOLDS, len(keys))):
         held = keys[fold::FOLDS]

@@ -76,7 +76,15 @@ def samples_of(times: Times, device: Device) -> dict[str, list[Sample]]:
             except Exception:  # not installed, of another version, or anyone's code
                 continue
             if all(0 <= one < inf for one in terms):
-                found[kind_of(key)].append(Sample(key, candidate, times[key][candidate], terms))
+                found[kind_of(key, device.type)].append(Sample(key, candidate, times[key][candidate], terms))
+    return dict(found)
+
+
+def by_point(samples: Iterable[Sample]) -> dict[TuningKey, list[Sample]]:
+    """The same, those of a point together."""
+    found: defaultdict[TuningKey, list[Sample]] = defaultdict(list)
+    for one in samples:
+        found[one.key].append(one)
     return dict(found)
 
 

@@ -116,7 +116,7 @@ class TuningRun:
             device = self.context.device
             self._models = bounds.fits(self.context.store, device.fingerprint).get(device, {})
             self._fitted_to = max(1, len(self._winners))
-        return partial(bounds.bound, self._models)
+        return partial(bounds.bound, self._models, self.context.device.type)
 
     def _known(self) -> set[TuningKey]:
         """What has a winner on this device, had its turn in this run, or will have it."""

@@ -143,11 +143,15 @@ def timer_for(inputs: Sequence[Tensor]) -> Timer:
 
 
 def random_inputs(problem: Problem, device: torch.device) -> list[Tensor]:
-    """Random (rows, cols) inputs to rotate through: up to `MAX_INPUTS`, together more than the device's L2."""
-    size = problem.rows * problem.cols * problem.itemsize
-    count = max(1, min(MAX_INPUTS, _timer_class(device).input_bytes // size + 1))
+    """Random (rows, cols) inputs to rotate through."""
+    count = input_count(problem.rows * problem.cols * problem.itemsize, device)
     dtype = getattr(torch, problem.dtype)
     return [make("random", problem.rows, problem.cols, problem.k, dtype, str(device), seed) for seed in range(count)]
+
+
+def input_count(bytes_: int, device: torch.device) -> int:
+    """How many inputs of so many bytes calls rotate through: up to `MAX_INPUTS`, together more than the device's L2."""
+    return max(1, min(MAX_INPUTS, _timer_class(device).input_bytes // bytes_ + 1))
 
 
 def graph_calls(inputs: int, bytes_: int) -> int:

@@ -98,7 +98,7 @@ class Layout(NamedTuple):
     threads_log: int
     """Doublings of the threads of a row, and of its blocks, of `held` and `vector`."""
     blocks_log: int
-    itslog: float
+    held_log: float
     vector_log: int
     rungs: tuple[tuple[int, int, Any], ...]
     """(capacity, the doublings of it, rung) of what a block has room for."""
@@ -121,10 +121,10 @@ def ladder(config_type: Any, preferred: RadixConfig, problem: Problem, device: D
         beside = 0.3 * abs(one.threads_log - threads_log) + 0.2 * abs(one.blocks_log - blocks_log)
         beside += 0.5 * (vector_log - one.vector_log) + (0.3 if one.bits != bits else 0.0)
         if longer:
-            beside += (0.3 if cols > room else 1) * abs(one.itslog - room_log)
+            beside += (0.3 if cols > room else 1) * abs(one.held_log - room_log)
             wanted = wanted_of_streamed(one.held, problem)
         else:
-            beside += 0.1 * (one.itslog - cols_log)
+            beside += 0.1 * (one.held_log - cols_log)
             wanted = of_held
         wanted_log = wanted.bit_length() if wanted else k_log
         for capacity, capacity_log, rung in one.rungs:  # doublings of the time beside what is preferred, and wanted
@@ -193,8 +193,8 @@ def _rungs(config_type: Any, dtype: str) -> list[list[Any]]:
         for blocks, threads, items, bits, capacities in shapes:
             if (blocks > 1) == clusters:
                 knobs = {"blocks": blocks} if clusters else {}
-                its = max(items, vector) if items else most_items(problem)  # at least a load
-                knobs |= {"threads": threads, "items": its, "vector": vector}
+                held = max(items, vector) if items else most_items(problem)  # at least a load
+                knobs |= {"threads": threads, "items": held, "vector": vector}
                 knobs |= {"radix_bits": min(bits, max(radix_widths(problem)))}
                 same = found.setdefault(tuple(knobs.items()), [])
                 same += [config_type(capacity=capacity, **knobs) for capacity in capacities]

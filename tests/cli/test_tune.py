@@ -34,6 +34,11 @@ def test_goes_on_from_what_is_kept(cli: Cli, tuned_cache: Path) -> None:
     assert len(json.loads(cli("show", "--all", "--json").stdout)) == before
 
 
+def test_who_measures_some_strategies_is_told_what_that_publishes(cli: Cli, tuned_cache: Path) -> None:
+    told = cli("tune", *SMALL, "--budget", "30", "--device", "cpu", "--strategy", "torch_fallback")
+    assert "no other strategy is measured: the fastest of torch_fallback and torch.topk will serve" in told.stderr
+
+
 def test_report_as_json(tmp_path: Path) -> None:
     """Alone on standard output; the progress is on standard error."""
     told = process("tune", *SMALL, "--budget", "30", "--device", "cpu", "--json", cache=tmp_path)

@@ -174,7 +174,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_thirty_thousand_winners_are_read_without_making_one(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes a quarter of a second where nothing else runs, a new shape a millisecond or two."""
+    """It takes a quarter of a second of this thread, a new shape that half of them are near to thirty milliseconds."""
     monkeypatch.setenv("AUTOTOPK_DB", str(many))
     made = []
 
@@ -183,16 +183,16 @@ def test_thirty_thousand_winners_are_read_without_making_one(many: Path, monkeyp
         return Winner(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(artifact, "Winner", counted)
-    begun = time.process_time()
+    begun = time.thread_time()
     known = Runtime().winners(cpu_device())
-    assert time.process_time() - begun < 1.5
+    assert time.thread_time() - begun < 1.5
     assert made == []
     asked = TuningKey("float32", 3000, 1500, 14, True)
     gc.collect()  # of what other tests left, not in the time below
-    begun = time.process_time()
+    begun = time.thread_time()
     assert known.exact(asked) is None
     next(known.near(asked))
-    assert time.process_time() - begun < 0.1
+    assert time.thread_time() - begun < 0.1
     assert len(made) < 10
 
 

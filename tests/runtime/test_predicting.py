@@ -15,7 +15,7 @@ from autotopk import settings
 from autotopk.candidate import Candidate
 from autotopk.device import H100, Device, cpu_device
 from autotopk.key import TuningKey
-from autotopk.prediction import Example, Model, Point, Region, cell_of, place_of, rows_of
+from autotopk.prediction import Example, Model, Point, Region, cell_of, kind_of, place_of, rows_of
 from autotopk.problem import Problem
 from autotopk.runtime import dispatch, predicting
 from autotopk.runtime.state import default
@@ -27,7 +27,8 @@ from tests.runtime.winners import CHUNKED, coefficients, winner
 
 X = torch.randn(4, 2048)
 K = 9
-KIND = "topk"
+KIND = "topk of floats of 32 bits"
+"""Of the CPU."""
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def model(**residuals: float) -> Model:
 
 def publish(its: Model, *winners: Winner, device: Device | None = None) -> None:
     device = device or cpu_device()
-    rows = rows_of(its, device.fingerprint, KIND)
+    rows = rows_of(its, device.fingerprint, kind_of(winner(64, 300, 3).key, device.type))
     artifact.publish(winners or [replace(winner(64, 300, 3), device=device)], settings.user_winners_path(), rows)
     autotopk.reload()
 
@@ -117,6 +118,21 @@ def test_torch_is_chosen_where_it_is_faster(strategy: Laddered, driver: Driver) 
     assert driver.launched == []
 
 
+def test_torch_is_chosen_where_little_is_sure(strategy: Laddered, driver: Driver) -> None:
+    """What may take nine times the best is asked to be nine times as fast."""
+    its = model(fast=-0.5, high=0.0)
+    cell = next(iter(its.regions))
+    for bound, step in ((1.9, "predicted fast"), (9.0, "predicted fast"), (20.0, "predicted torch")):
+        its.regions[cell] = Region(bound, 5)
+        publish(its)
+        assert ran() == step
+    its.regions[cell] = Region(11.0, 5)
+    publish(its)
+    with pytest.warns(UserWarning, match="left out"):
+        default.block(Candidate("laddered", '{"name":"fast"}'), cpu_device(), RuntimeError())
+    assert ran() == "predicted torch"
+
+
 def test_a_tuned_point_keeps_its_winner(strategy: Laddered, driver: Driver) -> None:
     publish(model(fast=-0.5), winner(4, 2048, K, candidate=Candidate("laddered", '{"name":"high"}')))
     assert ran() == "exact high"
@@ -138,6 +154,14 @@ def test_outside_of_all_regions_is_a_miss(
     assert found is not None
     assert found.bound(near) == 1.04
     assert found.bound(beyond) == float("inf")
+
+
+def test_on_a_cpu_widths_say_nothing_of_each_other(strategy: Laddered, driver: Driver) -> None:
+    its = model(fast=-0.5)
+    its.regions[cell_of(TuningKey("bfloat16", X.shape[0], X.shape[1], K, True))] = Region(1.04, 5)
+    publish(its)
+    assert ran() == "predicted fast"
+    assert autotopk.explain(X.bfloat16(), K).choice.step != "predicted"
 
 
 def test_a_strategy_whose_terms_are_others_today_is_not_predicted(strategy: Laddered, driver: Driver) -> None:

@@ -14,7 +14,7 @@ from autotopk import registry
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import H100, Device, cpu_device
 from autotopk.key import TuningKey
-from autotopk.prediction import FARTHEST, Near, cell_of, kind_of, model_of, place_of, rows_of
+from autotopk.prediction import FARTHEST, Near, cell_of, kind_of, model_of, operation_of, place_of, rows_of
 from autotopk.runtime import predicting
 from autotopk.tuning import bounds
 from autotopk.tuning.environment import environment_of
@@ -30,6 +30,7 @@ from tests.tuning_db.examples import measurement
 SHAPES = made_up_times.shapes(1, 60)
 UNSEEN = made_up_times.shapes(2, 60)
 KIND = "topk"
+SORT = Candidate("torch_fallback", '{"chunk":0,"method":"sort"}')
 
 
 @cache
@@ -248,15 +249,25 @@ def test_bounds_are_wider_where_choices_are_worse() -> None:
 def test_far_from_everything_nothing_is_known() -> None:
     models = bounds.fit(made_up(), H100)
     near, far = SHAPES[0].key, Workload(1, 1 << 30, 1 << 14).key
-    assert 1 <= bounds.bound(models, near) < inf
-    assert bounds.bound(models, far) == inf
-    assert bounds.bound(models, Workload(64, 4096, 16, "float64").key) == inf
+    assert 1 <= bounds.bound(models, "cuda", near) < inf
+    assert bounds.bound(models, "cuda", far) == inf
+    assert bounds.bound(models, "cuda", Workload(64, 4096, 16, "float64").key) == inf
 
 
 def test_three_points_of_a_kind_are_needed() -> None:
     few = dict(list(made_up().items())[:2])
     assert bounds.fit(few, H100) == {}
-    assert kind_of(SHAPES[0].key) == KIND
+    assert kind_of(SHAPES[0].key, "cuda") == KIND
+
+
+def test_on_a_cpu_widths_say_nothing_of_each_other() -> None:
+    keys = [TuningKey("float32", rows, 2048, 512, False) for rows in (16, 32, 64)]
+    half = replace(keys[0], dtype="bfloat16")
+    for device in (cpu_device(), H100):
+        models = bounds.fit({key: {TORCH_TOPK: 100.0, SORT: 50.0} for key in keys}, device)
+        assert bounds.bound(models, device.type, keys[0]) < 1.1
+        assert (kind_of(half, device.type) in models) == (device is H100)
+        assert {operation_of(kind) for kind in models} == {KIND}
 
 
 def test_nonnegative_least_squares() -> None:

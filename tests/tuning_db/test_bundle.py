@@ -271,12 +271,12 @@ def test_two_hundred_winners_are_read_at_once(tmp_path: Path) -> None:
     assert path.stat().st_size > 3 << 20
     took, kernels = [], []
     for _ in range(5):
-        begun = time.process_time()
+        begun = time.thread_time()
         _, opened = artifact.opened(path)
-        took.append(time.process_time() - begun)
+        took.append(time.thread_time() - begun)
         assert opened is not None
-        begun = time.process_time()
+        begun = time.thread_time()
         kernel.Kernel.from_bytes(opened.member(big[7][0], 1 << 20), big[7][0])
-        kernels.append(time.process_time() - begun)
+        kernels.append(time.thread_time() - begun)
     assert min(took) < 0.02
     assert min(kernels) < 0.005

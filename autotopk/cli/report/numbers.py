@@ -8,7 +8,7 @@ from statistics import geometric_mean, median, quantiles
 from autotopk.candidate import TORCH_TOPK
 from autotopk.device import Device
 from autotopk.key import TuningKey
-from autotopk.prediction import CELL, Cell, Model, elements_of
+from autotopk.prediction import CELL, Cell, Model, elements_of, operation_of
 from autotopk.problem import DTYPE_BYTES
 from autotopk.tuning_db.records import Tried, Winner
 
@@ -187,7 +187,7 @@ def predicted(models: Mapping[str, Model]) -> list[Predicted]:
             spread_, ranked = spread(bounds.values()), sorted(bounds.values())
             if spread_ is not None:
                 high, where = ranked[-1 - len(ranked) // 20], _region(max(bounds, key=bounds.__getitem__))
-                found.append(Predicted(kind, elements_of(width), bool(order), spread_, high, where))
+                found.append(Predicted(operation_of(kind), elements_of(width), bool(order), spread_, high, where))
     return found
 
 

@@ -53,9 +53,9 @@ def text(html: str) -> str:
 
 
 def test_many_measurements_are_quick_and_small(many: Path) -> None:
-    started = time.process_time()
+    started = time.thread_time()
     html = page.render(source.read(many))
-    assert time.process_time() - started < SECONDS
+    assert time.thread_time() - started < SECONDS
     assert len(html) < 5_000_000
     assert f"{MANY:,} measurements" in text(html)
     assert html.count("<circle") <= 2 * figures.MOST_DOTS
