@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -95,23 +95,27 @@ def test_kernels_do_not_wait_for_each_other(source: CountingSource) -> None:
         source.load(90)
 
 
+@dataclass(frozen=True)
 class FailingSource(CountingSource):
+    together: threading.Barrier = field(default_factory=lambda: threading.Barrier(7), compare=False)
+
     def compile(self, arch: int) -> Kernel:
+        """The first fails alone, the seven that waited for it while all of them compile."""
         super().compile(arch)
+        if self.compilations > 1:
+            self.together.wait(60)
         raise BuildError("syntax error")
 
 
 def test_a_failed_compilation_is_not_repeated_one_by_one(source: CountingSource) -> None:
-    failing = FailingSource(source.log, seconds=0.3)
+    failing = FailingSource(source.log, seconds=1.0)
 
     def fail() -> None:
         with pytest.raises(BuildError, match="syntax error"):
             failing.load(90)
 
-    begun = time.monotonic()
     at_once(8, fail)
     assert source.compilations == 8
-    assert time.monotonic() - begun < 8 * 0.3
 
 
 @pytest.fixture
@@ -128,7 +132,7 @@ def test_a_wait_has_an_end(source: CountingSource, held: int, monkeypatch: pytes
     monkeypatch.setattr(kernel_cache, "WAIT_S", 0.3)
     begun = time.monotonic()
     source.load(90)
-    assert 0.3 <= time.monotonic() - begun < 5
+    assert 0.3 <= time.monotonic() - begun < 60
     assert source.compilations == 1
     assert source.is_cached(90)
     os.close(held)

@@ -12,7 +12,7 @@ import pytest
 from alembic.operations import Operations
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Column, String, text
+from sqlalchemy import Column, String, text, update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -22,6 +22,7 @@ from autotopk.device import H100
 from autotopk.errors import DatabaseError
 from autotopk.tuning_db import leases, migrations, specimens
 from autotopk.tuning_db.leases import Claim, Leases
+from autotopk.tuning_db.models import TaskRow
 from autotopk.tuning_db.records import Measurement, Progress, Specimens
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence, derive
@@ -325,6 +326,12 @@ def claimed(claim: Claim | None) -> Claim:
     return claim
 
 
+def pass_time(store: Store, claim: Claim, seconds: float) -> None:
+    """As if so much of a lease had passed."""
+    later = update(TaskRow).where(TaskRow.id == claim.task).values(expires=TaskRow.expires - seconds)
+    store.write(lambda session: session.execute(later))
+
+
 def test_each_workload_is_held_by_one(make: Make) -> None:
     one, other = make("1"), make("2")
     assert claimed(one.claim(KEYS)).key == KEYS[0]
@@ -338,10 +345,11 @@ def test_each_workload_is_held_by_one(make: Make) -> None:
 
 
 def test_a_lease_that_ran_out_is_taken_over_and_its_holder_refused(make: Make) -> None:
-    stale, heir = make("stale", lease_s=0.3), make("heir")
+    stale, heir = make("stale", lease_s=3600), make("heir", lease_s=3600)
     first = claimed(stale.claim(KEYS[:1]))
+    pass_time(make.store, first, 3000)
     assert heir.claim(KEYS[:1]) is None
-    time.sleep(0.35)
+    pass_time(make.store, first, 600)
     second = claimed(heir.claim(KEYS[:1]))
     assert second.token > first.token
     assert not stale.renew(first)
@@ -356,12 +364,20 @@ def test_a_lease_that_ran_out_is_taken_over_and_its_holder_refused(make: Make) -
 
 
 def test_renewal_keeps_a_lease(make: Make) -> None:
-    holder, other = make("holder", lease_s=0.6), make("other")
+    holder, other = make("holder", lease_s=3600), make("other")
     claim = claimed(holder.claim(KEYS[:1]))
     for _ in range(4):
-        time.sleep(0.2)
+        pass_time(make.store, claim, 2400)
         assert holder.renew(claim)
         assert other.claim(KEYS[:1]) is None
+
+
+def test_a_lease_lasts_as_long_as_was_asked(make: Make) -> None:
+    """By the clock of the database."""
+    short, other = make("short", lease_s=0.2), make("other")
+    first = claimed(short.claim(KEYS[:1]))
+    time.sleep(0.3)
+    assert claimed(other.claim(KEYS[:1])).token > first.token
 
 
 def test_what_is_released_can_be_claimed_and_not_renewed(make: Make) -> None:
@@ -417,12 +433,11 @@ def test_many_claim_at_once(place: Database, make: Make) -> None:
 
 
 def test_status(store: Store, make: Make) -> None:
-    done, failed, gone = make("done"), make("failed"), make("gone", lease_s=0.1)
+    done, failed, gone = make("done"), make("failed"), make("gone")
     done.complete(claimed(done.claim(KEYS[:1])), "tuned")
     failed.complete(claimed(failed.claim(KEYS[1:2])), "failed")
-    gone.claim(KEYS[2:])
-    time.sleep(0.15)
-    other = make("7", campaign="night")
+    pass_time(store, claimed(gone.claim(KEYS[2:])), 60)
+    other = make("7", lease_s=3600, campaign="night")
     token = claimed(other.claim(KEYS)).token
     store.record(store.begin_run(H100, ATEN, {}), [measurement(key=KEYS[0]), measurement(key=KEYS[1])])
     progress, held = leases.status(store)
@@ -431,7 +446,7 @@ def test_status(store: Store, make: Make) -> None:
         Progress("night", H100.fingerprint, done=0, claimed=1, open=2, failed=0),
     ]
     assert [(one.holder, one.key, one.token) for one in held] == [("host:7:cuda0", KEYS[0], token)]
-    assert 50 < held[0].left_s <= 60
+    assert 3000 < held[0].left_s <= 3600
     assert held[0].measured == 1
     assert leases.status(store, "all") == (progress[:1], [])
 
