@@ -34,7 +34,14 @@ REACH, SHORT_REACH = 2.0, 1.0
 DOUBT = 0.1
 """Weight of the belief that nothing is off, beside those of the points around."""
 
-LEAST_WEIGHT = 0.05
+LEAST_WEIGHT = 0.15
+"""Of points that count; with a third of it, from twice as many, choices are no better."""
+
+SLOW = 1.3
+"""Times the best that a strategy's best took at a point where it was far behind."""
+
+JUDGES, LEAST_JUDGES = 10, 5
+"""Of the nearest points all that measured a strategy, so many at least, have to say that it is far behind."""
 
 OTHER_WIDTH, OTHER_ORDER = 0.5, 0.5
 """How far a dtype of twice the width, and the other order, are from one another, in doublings."""
@@ -58,8 +65,9 @@ class Fitted:
     """See `kind_of`."""
     part: str
     """"strategy": coefficients, then the largest terms; "candidate": points it was measured at; "point": doublings of
-    rows, cols, k, then the place of a strategy or candidate and its residual, and so on; "regions": cell, bound, points
-    around, and so on; "example": rows, cols, k, whether sorted, then terms there."""
+    rows, cols, k, then the place of a strategy or candidate and its residual, and so on; "slow": places of strategies
+    far behind at the point of that name; "regions": cell, bound, points around, and so on; "example": rows, cols, k,
+    whether sorted, then terms there."""
     name: str
     """Of the strategy or candidate; of an example, dtype and candidate; else a number."""
     numbers: tuple[float, ...]
@@ -138,6 +146,8 @@ class Point:
     """Mean residual of each."""
     candidates: dict[str, float]
     """What is left for each."""
+    slow: frozenset[str] = frozenset()
+    """Strategies that were far behind, see `SLOW`."""
 
 
 Located = tuple[int, float, float, float, float, float, Point]
@@ -148,9 +158,17 @@ class Near:
     """The points around a problem."""
 
     def __init__(self, squares: Sequence[tuple[float, Point]]) -> None:
-        """Set up, from points and the squares of their distances in doublings."""
+        """Set up, from points and the squares of their distances in doublings, the nearest first."""
         self.around = [(exp(away * _PER_SQUARE), point.strategies) for away, point in squares]
         self.nearest = [(exp(away * _PER_SHORT), point.candidates) for away, point in squares if away < NEAREST]
+        self._judges = [point for _, point in squares[:JUDGES]]
+
+    @property
+    def slow(self) -> set[str]:
+        """Strategies that were far behind wherever they were measured around."""
+        judged = [name for point in self._judges for name in point.strategies]
+        behind = [name for point in self._judges for name in point.slow]
+        return {name for name in {*behind} if LEAST_JUDGES <= behind.count(name) == judged.count(name)}
 
 
 def _mean(weighted: Sequence[tuple[float, Mapping[str, float]]], name: str) -> float:
@@ -194,9 +212,9 @@ class Model:
                     o, w, s = o - k, w - width, s - order
                     away += o * o + w * w + s * s
                     if away < FARTHEST:
-                        found.append((number, away, point))
+                        found.append((away, number, point))
         found.sort()  # sums are the same whatever the cells
-        return Near([(away, point) for _, away, point in found])
+        return Near([(away, point) for away, _, point in found])
 
     def leave_out(self, strategy: str) -> None:
         """Predict nothing of it from now on."""
@@ -293,6 +311,8 @@ def rows_of(model: Model, device: str, kind: str) -> list[Fitted]:
         residuals = {**point.strategies, **point.candidates}
         pairs = [number for name in sorted(residuals) for number in (places[name], residuals[name])]
         found.append(Fitted(device, kind, "point", f"{at:06}", _short((*point.place, *pairs))))
+        if point.slow:
+            found.append(Fitted(device, kind, "slow", f"{at:06}", tuple(places[name] for name in sorted(point.slow))))
     for example in model.examples:
         key = example.key
         its = _short((key.rows, key.cols, key.k, int(key.sorted), *example.terms))
@@ -306,7 +326,7 @@ def rows_of(model: Model, device: str, kind: str) -> list[Fitted]:
 def model_of(rows: Iterable[Sequence[str]]) -> Model:
     """The inverse, of the (..., part, name, numbers) of one kind. Raises ValueError on what is no model."""
     parts: dict[str, dict[str, tuple[float, ...]]]
-    parts = {"strategy": {}, "candidate": {}, "point": {}, "regions": {}, "example": {}}
+    parts = {"strategy": {}, "candidate": {}, "point": {}, "slow": {}, "regions": {}, "example": {}}
     routing = ""
     for _, kind, part, name, text in rows:
         routing = "" if operation_of(kind) == PLAIN else operation_of(kind)
@@ -317,11 +337,12 @@ def model_of(rows: Iterable[Sequence[str]]) -> Model:
     names = [*sorted(parts["strategy"]), *sorted(parts["candidate"])]
     try:
         model.candidates = {name: int(points) for name, (points,) in parts["candidate"].items()}
-        for r, c, k, width, order, *pairs in parts["point"].values():
+        for number, (r, c, k, width, order, *pairs) in parts["point"].items():
             residuals = dict(zip((names[int(at)] for at in pairs[::2]), pairs[1::2], strict=True))
             own = {name: residuals[name] for name in residuals if name in parts["strategy"]}
             left = {name: residuals[name] for name in residuals if name not in own}
-            model.points.append(Point((r, c, k, width, order), own, left))
+            slow = frozenset(names[int(at)] for at in parts["slow"].get(number, ()))
+            model.points.append(Point((r, c, k, width, order), own, left, slow))
         for numbers in parts["regions"].values():
             for *cell, bound, points in zip(*(numbers[at::7] for at in range(7)), strict=True):
                 row, col, count, width, order = map(int, cell)

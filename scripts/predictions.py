@@ -178,11 +178,12 @@ def coefficients_alone(left: Left) -> Callable[[TuningKey], Predict]:
 
 
 def both(left: Left) -> Callable[[TuningKey], Predict]:
-    """That, corrected by what it is off by at the points around: what run time does."""
+    """That, corrected by what it is off by at the points around: what run time does, who is far behind there last."""
 
     def at(key: TuningKey) -> Predict:
         near = left.model.near(key)
-        return lambda sample: _time(left.model, sample, near)
+        slow = near.slow
+        return lambda sample: _time(left.model, sample, near) * (LAST if sample.candidate.strategy in slow else 1.0)
 
     return at
 
@@ -215,6 +216,9 @@ def gaussian_process(left: Left) -> Callable[[TuningKey], Predict]:
 
     return at
 
+
+LAST = 1e9
+"""Times as long as everything else."""
 
 NOISE, LONG, SHORT = 0.3, 8.0, 4.0
 """Of a residual, beside what differs from place to place; doublings to where the residuals of a strategy have nothing

@@ -1,6 +1,6 @@
 """What could serve a problem by predicted times, quickest first: rungs of the able strategies, and their shortlists."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from math import inf, isclose
 from operator import attrgetter, itemgetter
@@ -31,7 +31,7 @@ COMPILED = 0.02
 """How much faster than a rung, as a fraction, something has to be that is to be compiled."""
 
 
-DOUBTFUL = 2.0
+DOUBTFUL = 3.0
 """Choices that may take so many times the best are not made for a gain over torch.topk that is less than that."""
 
 
@@ -85,18 +85,25 @@ def unfitted(problem: Problem, device: Device, model: Model) -> str:
 def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:
     """All that have a prediction, the best first; of equal times in the order of their names.
 
-    A first call waits for this: what is far behind is not asked further, and nothing is worked out twice.
+    A first call waits for this: what is far behind, or was at all points around, is not asked further, and nothing is
+    worked out twice.
     """
-    near, found = model.near(TuningKey.of(problem)), list[Proposal]()
-    asked = [
-        _Family(one, problem, device, model, near)
-        for one in registry.available()
-        if one.name in model.strategies and one.is_able(problem, device)
-    ]
+    near = model.near(TuningKey.of(problem))
+    slow, known = near.slow, [one for one in registry.available() if one.name in model.strategies]
+    likely, others = ([one for one in known if (one.name in slow) == behind] for behind in (False, True))
+    return _asked(likely, problem, device, model, near) or _asked(others, problem, device, model, near)
+
+
+def _asked(
+    strategies: Iterable[Strategy], problem: Problem, device: Device, model: Model, near: Near
+) -> list[Proposal]:
+    """`proposals` of some strategies."""
+    found = list[Proposal]()
+    asked = [_Family(one, problem, device, model, near) for one in strategies if one.is_able(problem, device)]
     for family in asked:
         family.ask(family.ladder[:1], 0.0, found)
         if not family.known:  # torch's operators have no rungs
-            family.ask(family.strategy.shortlist(problem, device)[:1], COMPILED, found)
+            family.ask(family.shortlist[:1], COMPILED, found)
     least = min([family.best for family in asked], default=inf)
     for family in asked:
         if family.best <= SLOW * least:
@@ -105,7 +112,7 @@ def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:
     for family in asked:
         least = asked[0].best
         if family.best <= FAR * least:
-            family.ask(family.strategy.shortlist(problem, device), COMPILED, found)
+            family.ask(family.shortlist, COMPILED, found)
     found.sort(key=itemgetter(0, 1))
     return found
 
@@ -127,6 +134,10 @@ class _Family:
         self.ladder = strategy.ladder(problem, device)[:RUNGS]
         self.best, self.known = inf, set[str]()
         self.name, self.times, self.points = f"{strategy.name} ", model.of(strategy.name, near), model.candidates
+
+    @property
+    def shortlist(self) -> Sequence[Config]:
+        return self.strategy.shortlist(self.problem, self.device)
 
     def ask(self, configs: Iterable[Config], handicap: float, found: list[Proposal]) -> None:
         """Add to what was found those of which that is not known yet."""

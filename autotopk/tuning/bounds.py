@@ -127,14 +127,17 @@ def regrets(fitted: Fit, samples: Sequence[Sample]) -> list[Regret]:
 
 def regret_of(model: Model, key: TuningKey, samples: Iterable[Sample]) -> float:
     """Of the choice among all that was measured at a point; negative where the model chooses nothing."""
-    near, best, chosen = model.near(key), float("inf"), None
+    near, best, chosen = model.near(key), inf, None
+    slow = near.slow
     for one in samples:
-        name = str(one.candidate)
-        time = model.time_us(one.candidate.strategy, name, one.terms, near)
+        strategy, name = one.candidate.strategy, str(one.candidate)
+        time = model.time_us(strategy, name, one.terms, near)
         best = min(best, one.time_us)
-        if time is not None and (chosen is None or (time, name) < chosen[:2]):
-            chosen = time, name, one.time_us
-    return -1.0 if chosen is None else log(chosen[2] / best)
+        if time is not None:
+            rank = strategy in slow, time, name  # as run time does: those far behind where nothing else is able
+            if chosen is None or rank < chosen[0]:
+                chosen = rank, one.time_us
+    return -1.0 if chosen is None else log(chosen[1] / best)
 
 
 def regions(regrets: Sequence[Regret]) -> dict[Cell, Region]:

@@ -11,7 +11,7 @@ import torch
 import autotopk
 from autotopk.device import H100, cpu_device
 from autotopk.key import TuningKey
-from autotopk.prediction import Model, Point, Region, cell_of, place_of, rows_of
+from autotopk.prediction import Model, Point, Region, cell_of, kind_of, place_of, rows_of
 from autotopk.tuning_db import artifact
 from tests.runtime.same import within
 from tests.runtime.winners import CHUNKED, SORT, coefficients, winner
@@ -44,7 +44,7 @@ def fitted(tmp_path: Path) -> bytes:
         regions={cell_of(key): Region(1.05, 4)},
     )
     path = tmp_path / "good.sqlite"
-    artifact.publish([winner(64, 100_000, 300)], path, rows_of(model, cpu_device().fingerprint, "topk"))
+    artifact.publish([winner(64, 100_000, 300)], path, rows_of(model, cpu_device().fingerprint, kind_of(key, "cpu")))
     return path.read_bytes()
 
 
