@@ -37,7 +37,7 @@ DOUBT = 0.1
 LEAST_WEIGHT = 0.15
 """Of points that count; with a third of it, from twice as many, choices are no better."""
 
-SLOW = 1.3
+FAR_BEHIND = 1.3
 """Times the best that a strategy's best took at a point where it was far behind."""
 
 JUDGES, LEAST_JUDGES = 10, 5
@@ -147,7 +147,7 @@ class Point:
     candidates: dict[str, float]
     """What is left for each."""
     slow: frozenset[str] = frozenset()
-    """Strategies that were far behind, see `SLOW`."""
+    """Strategies that were far behind, see `FAR_BEHIND`."""
 
 
 Located = tuple[int, float, float, float, float, float, Point]

@@ -123,7 +123,8 @@ def careful(found: list[Proposal], bound: float) -> list[Proposal]:
     if bound < DOUBTFUL or sure is None:
         return found
     faster = [one for one in found if one.time_us * bound < sure.time_us]
-    return list(dict.fromkeys([*faster, sure, *found]))
+    others = [one for one in found if one.time_us * bound >= sure.time_us and one is not sure]
+    return [*faster, sure, *others]
 
 
 class _Family:

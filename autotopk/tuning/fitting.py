@@ -16,7 +16,7 @@ from autotopk import registry
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import Device
 from autotopk.key import TuningKey
-from autotopk.prediction import SLOW, Example, Model, Point, kind_of, place_of
+from autotopk.prediction import FAR_BEHIND, Example, Model, Point, kind_of, place_of
 from autotopk.tuning.log import Log
 from autotopk.tuning_db.winners import Evidence
 from autotopk.workloads import Workload
@@ -144,7 +144,7 @@ class Fit:
                 model.examples.append(self._examples[strategy])
         for key, point in points.items():
             best = {name: groups[key].times_us.min() for name, groups in self._groups.items() if key in groups}
-            point.slow = frozenset(name for name in best if best[name] > SLOW * min(best.values()))
+            point.slow = frozenset(name for name in best if best[name] > FAR_BEHIND * min(best.values()))
         model.points = [points[key] for key in sorted(points, key=place_of)]
         return model
 

@@ -10,7 +10,7 @@ import torch
 
 from autotopk.device import Device, cpu_device
 from autotopk.key import TuningKey
-from autotopk.prediction import Model, Region, cell_of
+from autotopk.prediction import Model, Region, cell_of, kind_of
 from autotopk.problem import DTYPE_BYTES
 from autotopk.tuning.grid import MET, Grid
 from autotopk.tuning.tuner import tune
@@ -80,7 +80,8 @@ def test_bounds_are_fitted_anew_when_a_fourth_more_is_known(tmp_path: Path, monk
 
     def fitted(store: Store, fingerprint: str | None = None) -> dict[Device, dict[str, Model]]:
         fits.append(len(store.measurements(device=fingerprint)))
-        return {cpu_device(): {"topk": Model(regions={cell_of(one.key): Region(1.0, 9) for one in WIDE})}}
+        met = Model(regions={cell_of(one.key): Region(1.0, 9) for one in WIDE})
+        return {cpu_device(): {kind_of(WIDE[0].key, "cpu"): met}}
 
     monkeypatch.setattr("autotopk.tuning.bounds.fits", fitted)
     report = tune(
