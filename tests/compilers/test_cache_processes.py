@@ -132,7 +132,7 @@ def test_a_wait_has_an_end(source: CountingSource, held: int, monkeypatch: pytes
     monkeypatch.setattr(kernel_cache, "WAIT_S", 0.3)
     begun = time.monotonic()
     source.load(90)
-    assert 0.3 <= time.monotonic() - begun < 60
+    assert 0.3 <= time.monotonic() - begun < 5
     assert source.compilations == 1
     assert source.is_cached(90)
     os.close(held)
