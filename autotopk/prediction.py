@@ -327,13 +327,13 @@ def model_of(rows: Iterable[Sequence[str]]) -> Model:
     """The inverse, of the (..., part, name, numbers) of one kind. Raises ValueError on what is no model."""
     parts: dict[str, dict[str, tuple[float, ...]]]
     parts = {"strategy": {}, "candidate": {}, "point": {}, "slow": {}, "regions": {}, "example": {}}
-    routing = ""
+    operation = PLAIN
     for _, kind, part, name, text in rows:
-        routing = "" if operation_of(kind) == PLAIN else operation_of(kind)
+        operation = operation_of(kind)
         if part not in parts:
             raise ValueError(f"what was fitted has an odd part, {part!r}")
         parts[part][name] = numbers_in(text)
-    model = Model(parts["strategy"])
+    model, routing = Model(parts["strategy"]), "" if operation == PLAIN else operation
     names = [*sorted(parts["strategy"]), *sorted(parts["candidate"])]
     try:
         model.candidates = {name: int(points) for name, (points,) in parts["candidate"].items()}

@@ -30,7 +30,6 @@ FAR = 1.25
 COMPILED = 0.02
 """How much faster than a rung, as a fraction, something has to be that is to be compiled."""
 
-
 DOUBTFUL = 3.0
 """Choices that may take so many times the best are not made for a gain over torch.topk that is less than that."""
 
@@ -90,8 +89,9 @@ def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:
     """
     near = model.near(TuningKey.of(problem))
     slow, known = near.slow, [one for one in registry.available() if one.name in model.strategies]
-    likely, others = ([one for one in known if (one.name in slow) == behind] for behind in (False, True))
-    return _asked(likely, problem, device, model, near) or _asked(others, problem, device, model, near)
+    likely = [one for one in known if one.name not in slow]
+    behind = [one for one in known if one.name in slow]
+    return _asked(likely, problem, device, model, near) or _asked(behind, problem, device, model, near)
 
 
 def _asked(

@@ -124,6 +124,11 @@ class Fit:
         for (strategy, key), group in grouped.items():
             if {len(one.terms) for one in group} == {lengths.setdefault(strategy, len(group[0].terms))}:
                 self._groups[strategy][key] = _Group.of(group)
+        bests = defaultdict[TuningKey, dict[str, float]](dict)
+        for strategy, groups in self._groups.items():
+            for key, its in groups.items():
+                bests[key][strategy] = float(its.times_us.min())
+        self._slow = {key: _far_behind(best) for key, best in bests.items()}
         self._examples = {one.candidate.strategy: Example(one.key, one.candidate, one.terms) for one in samples}
         self.keys = list(dict.fromkeys(one.key for one in samples))
         """The points."""
@@ -139,12 +144,9 @@ class Fit:
                 largest = np.where((coefficients > 0) | (largest <= 0), ANYTHING, largest)
                 model.strategies[strategy] = (*coefficients.tolist(), *largest.tolist())
                 for key, group in left.items():
-                    point = points.setdefault(key, Point(place_of(key), {}, {}))
+                    point = points.setdefault(key, Point(place_of(key), {}, {}, self._slow[key]))
                     _take_residuals(model, point, strategy, group, coefficients)
                 model.examples.append(self._examples[strategy])
-        for key, point in points.items():
-            best = {name: groups[key].times_us.min() for name, groups in self._groups.items() if key in groups}
-            point.slow = frozenset(name for name in best if best[name] > FAR_BEHIND * min(best.values()))
         model.points = [points[key] for key in sorted(points, key=place_of)]
         return model
 
@@ -152,6 +154,12 @@ class Fit:
         products = np.sum([group.products for group in groups], axis=0)
         sums = np.sum([group.sums for group in groups], axis=0)
         return nonnegative(products, sums, float(sum(group.weights.sum() for group in groups)))
+
+
+def _far_behind(best: Mapping[str, float]) -> frozenset[str]:
+    """Those of some strategies, by the times of their best."""
+    most = FAR_BEHIND * min(best.values())
+    return frozenset(name for name, time_us in best.items() if time_us > most)
 
 
 def _take_residuals(model: Model, point: Point, strategy: str, group: _Group, coefficients: Array) -> None:

@@ -16,7 +16,6 @@ from autotopk.device import H100, Device, cpu_device
 from autotopk.key import TuningKey
 from autotopk.prediction import FARTHEST, Near, cell_of, kind_of, model_of, operation_of, place_of, rows_of
 from autotopk.runtime import predicting
-from autotopk.strategy import written
 from autotopk.tuning import bounds
 from autotopk.tuning.environment import environment_of
 from autotopk.tuning.fitting import Fit, Times, nonnegative, samples_of, times_of
@@ -25,13 +24,13 @@ from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence
 from autotopk.workloads import Workload
 from scripts.predictions import Result, compare, recorded, served, tuned, write
+from tests.runtime.winners import SORT
 from tests.tuning import made_up_times
 from tests.tuning_db.examples import measurement
 
 SHAPES = made_up_times.shapes(1, 60)
 UNSEEN = [shape for seed in (2, 3, 4) for shape in made_up_times.shapes(seed, 60)]
 KIND = "topk"
-SORT = Candidate("torch_fallback", '{"chunk":0,"method":"sort"}')
 
 
 @cache
@@ -198,15 +197,14 @@ def test_a_prediction_asks_little() -> None:
 
 
 def tried(times: Sequence[Mapping[str, float]]) -> Times:
-    """At points side by side, of the first candidates of strategies."""
-    keys = [Workload(64 + at, 4096, 16).key for at in range(len(times))]
-    return {key: {of[name]: its[name] for name in its} for key, its in zip(keys, times, strict=True)}
-
-
-of = {
-    name: Candidate(name, written(registry.get(name).shortlist(Workload(64, 4096, 16).problem("cuda"), H100)[0]))
-    for name in ("block_radix", "load_maxima", "torch_fallback")
-}
+    """At points side by side, of the first candidate of each strategy."""
+    found: dict[TuningKey, dict[Candidate, float]] = {}
+    for at, its in enumerate(times):
+        workload = Workload(64 + at, 4096, 16)
+        problem, able = workload.problem("cuda"), map(registry.get, its)
+        first = [one.candidate(one.shortlist(problem, H100)[0]) for one in able]
+        found[workload.key] = dict(zip(first, its.values(), strict=True))
+    return found
 
 
 @pytest.mark.parametrize(
@@ -308,9 +306,9 @@ def test_three_points_of_a_kind_are_needed() -> None:
 
 def test_on_a_cpu_widths_say_nothing_of_each_other() -> None:
     keys = [TuningKey("float32", rows, 2048, 512, False) for rows in (16, 32, 64)]
-    half = replace(keys[0], dtype="bfloat16")
+    half, sort = replace(keys[0], dtype="bfloat16"), Candidate("torch_fallback", SORT)
     for device in (cpu_device(), H100):
-        models = bounds.fit({key: {TORCH_TOPK: 100.0, SORT: 50.0} for key in keys}, device)
+        models = bounds.fit({key: {TORCH_TOPK: 100.0, sort: 50.0} for key in keys}, device)
         assert bounds.bound(models, device.type, keys[0]) < 1.1
         assert (kind_of(half, device.type) in models) == (device is H100)
         assert {operation_of(kind) for kind in models} == {KIND}
