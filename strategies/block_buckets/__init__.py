@@ -142,8 +142,14 @@ class BlockBuckets(LinesStrategy):
     def program(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> KernelProgram:
         """One block a row."""
         kind, windows = KINDS.get(problem.dtype, problem.dtype), problem.answer == WINDOWS
-        source = _source(config, kind, ordered=windows or problem.sorted, windows=windows)
+        source = _source(config, kind, ordered=_in_order(problem, device), windows=windows)
         return KernelProgram.of(source, Extent(1, (("rows", 1),)))
+
+
+def _in_order(problem: Problem, device: Device) -> bool:
+    """Whether the kernel that answers puts in order: for few of few rows that takes less time than to do without."""
+    few = problem.rows <= device.processors and 16 * problem.k <= problem.cols
+    return problem.sorted or problem.answer == WINDOWS or few
 
 
 def _source(config: BlockBucketsConfig, kind: str, *, ordered: bool = True, windows: bool = False) -> CudaSource:

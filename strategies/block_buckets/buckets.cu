@@ -1,7 +1,7 @@
 // The best k of every row, a block for each.
 //
 // Compile-time: see keys.cuh, list.cuh, order.cuh, lines.cuh; SORTED; RESIDENT (blocks of a processor that registers must suffice for).
-#include "buckets.cuh"
+#include "held.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     KERNEL(const Element* __restrict__ x, Element* __restrict__ values, void* __restrict__ indices, long long row_stride,

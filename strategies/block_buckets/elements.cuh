@@ -46,6 +46,21 @@ template <bool SMALLEST, bool HALF> __device__ __forceinline__ unsigned keys_of(
   return SMALLEST ? ~keys : keys;
 }
 
+// The same of elements whose order is not known at compile time.
+__device__ __forceinline__ unsigned keys_of(unsigned bits, Order order) {
+  const unsigned turn = ELEMENT_BYTES == 4 ? order.turn : order.turn * 0x00010001u;
+  return (ELEMENT_BYTES == 2 && order.half() ? keys_of<false, true>(bits) : keys_of<false, false>(bits)) ^ turn;
+}
+
+// The same of one element.
+__device__ __forceinline__ Key settled_key(Element bits, Order order) {
+  const Key key = equal_key(bits, order);
+  return key == SIGN && order.turn ? SIGN - 1 : key;
+}
+
+// What `equal_key` makes of the element.
+__device__ __forceinline__ Key equal_key_of(Key settled) { return settled == SIGN - 1 ? SIGN : settled; }
+
 constexpr int VISITED = 4;  // at once
 
 // For so many lines of a thread: the fewer, the sooner code that passes over them is done.
@@ -148,16 +163,22 @@ __device__ __forceinline__ Elements<OWN> ask_for_elements(const Row& row, const 
   return elements;
 }
 
+// Of lines that are the row's in part every one of the first threads has an element, perhaps.
+__device__ __forceinline__ unsigned edge_column(const Row& row) {
+  return row.column(threadIdx.x < VECTOR ? 0 : row.end, threadIdx.x % VECTOR);
+}
+
+__device__ __forceinline__ bool has_edge(const Row& row, unsigned column) {
+  if (threadIdx.x >= EDGES || column >= row.cols) return false;
+  return threadIdx.x < VECTOR ? !row.whole(0) : row.end > 0 && row.end < row.all_lines();
+}
+
 // Make keys of lines.
 template <int OWN> __device__ __forceinline__ void make_keys(Elements<OWN>& elements, const Row& row, bool smallest) {
   elements.edge = 0;
   if (threadIdx.x < EDGES) {
-    elements.edge_column = row.column(threadIdx.x < VECTOR ? 0 : row.end, threadIdx.x % VECTOR);
-    const bool has = elements.edge_column < row.cols && (threadIdx.x < VECTOR ? !row.whole(0) : row.end > 0 && row.end < row.all_lines());
-    if (has) {
-      elements.edge = equal_key(row.data()[elements.edge_column], row.order);
-      if (elements.edge == SIGN && row.order.turn) elements.edge = SIGN - 1;
-    }
+    elements.edge_column = edge_column(row);
+    if (has_edge(row, elements.edge_column)) elements.edge = settled_key(row.data()[elements.edge_column], row.order);
   }
   if (ELEMENT_BYTES == 2 && row.order.half()) smallest ? make_keys<true, true>(elements, elements.lines) : make_keys<false, true>(elements, elements.lines);
   else smallest ? make_keys<true, false>(elements, elements.lines) : make_keys<false, false>(elements, elements.lines);

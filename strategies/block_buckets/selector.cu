@@ -1,7 +1,7 @@
 // The best of every window, a block for each, in the form that a selector is asked for.
 //
 // Compile-time: as of buckets.cu, but SORTED.
-#include "buckets.cuh"
+#include "held.cuh"
 #include "windows.cuh"
 
 typedef Nothing Ahead;

@@ -1,6 +1,6 @@
 // Rows that the registers of a block hold, for selectors of families that are made for longer ones.
 #pragma once
-#include "buckets.cuh"
+#include "held.cuh"
 
 constexpr int FEW = HELD < 2 ? HELD : 2;  // lines of a thread
 

@@ -1,0 +1,277 @@
+// The best k of a row that a block's registers hold, by bucket selection and a counting sort in one: elements that reach a
+// guessed cut are counted by buckets; sums of the counts tell the bucket of the k-th and where each begins; elements of the
+// buckets up to it go there, and rank among the few of their own.
+#pragma once
+#include "crowds.cuh"
+
+constexpr unsigned MOST_OF_BUCKET = CAPACITY / 5 < 128 ? CAPACITY / 5 : 128;  // of the k-th, where there is no order
+
+// The least word of the row's elements, but of keys that are 0. Has two barriers.
+template <int OWN> __device__ __forceinline__ Word lowest_word(const Elements<OWN>& elements, const Room& room) {
+  const Word lowest = lowest_of(elements);
+  __syncthreads();
+  if (lane_of() == 0) room.counters.keys[0][warp_of()] = lowest;
+  __syncthreads();
+  return least_of_lanes(unsigned(room.counters.keys[0][lane_of() < WARPS ? lane_of() : 0]));
+}
+
+// Elements that are less than `least` are counted behind the last bucket: that is cheaper than to leave them out.
+template <int COUNT, int OWN, class BucketOf>
+__device__ __forceinline__ void count_elements(const Elements<OWN>& elements, const Room& room, Word least, BucketOf bucket_of) {
+  elements.visit([&](Word word, unsigned) {
+    const unsigned bucket = bucket_of(word);
+    atomicAdd(&room.counts[word >= least ? bucket : COUNT], 1u);
+  });
+}
+
+// Those of buckets up to `last` to the places that their buckets have.
+template <int OWN, class BucketOf>
+__device__ __forceinline__ void place_elements(const Elements<OWN>& elements, const Room& room, Word least, unsigned last,
+                                               BucketOf bucket_of) {
+  elements.visit_batches([&](const Word* words, const unsigned* columns) {
+    unsigned places[VISITED];
+#pragma unroll
+    for (int i = 0; i < VISITED; i++) {
+      const unsigned bucket = bucket_of(words[i]);
+      places[i] = words[i] >= least && bucket <= last ? atomicAdd(&room.counts[bucket], 1u) : ~0u;
+    }
+#pragma unroll
+    for (int i = 0; i < VISITED; i++)
+      if (places[i] != ~0u) room.entries[places[i]] = entry_of(words[i], columns[i]);
+  });
+}
+
+// Call `answers.put(rank, key, column)` for the best `want` of the first `count` entries, each by some thread.
+template <class BucketOf, class Answers>
+__device__ __forceinline__ void rank_entries(const Room& room, unsigned count, unsigned want, BucketOf bucket_of, const Answers& answers) {
+#pragma unroll 1
+  for (unsigned at = threadIdx.x; at < count; at += THREADS) {
+    const Entry entry = room.entries[at];
+    const unsigned bucket = bucket_of(word_of(entry)), end = room.counts[bucket];
+    unsigned rank = bucket ? room.counts[bucket - 1] : 0;
+    if (rank >= want) break;
+#pragma unroll 1
+    for (unsigned first = rank; first < end; first += 4) {
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        if (first + i < end) rank += room.entries[first + i] > entry;
+    }
+    if (rank < want) put_word(answers, rank, entry);
+  }
+}
+
+// Of the threads before this one, and of all. Has a barrier.
+__device__ __forceinline__ unsigned sum_before(const Room& room, unsigned own, unsigned& all) {
+  const unsigned before = scan_lanes(own, all) - own;
+  if (lane_of() == 0) room.counters.totals[1][warp_of()] = all;
+  __syncthreads();
+  const unsigned total = lane_of() < WARPS ? room.counters.totals[1][lane_of()] : 0;
+  all = __reduce_add_sync(~0u, total);
+  return before + __reduce_add_sync(~0u, lane_of() < warp_of() ? total : 0);
+}
+
+// Who puts what where two blocks select from the same row, each in full: what is better than what is compared, and the best of that.
+// Of a crowd of equals both put the same.
+struct Part {
+  bool above, compared;
+};
+
+constexpr Part WHOLE = {true, true};
+
+struct Placed {
+  unsigned above, some;
+};
+
+// Words that `below` is below to the first places, thread by thread, and others from `least` on to the last MOST_OF_BUCKET. Of few lines
+// both are counted first, at once, and those of the part alone are put; of many, counting the others takes longer than to place them by a
+// counter. Has a barrier.
+template <int OWN>
+__device__ __forceinline__ Placed place_unordered(const Elements<OWN>& elements, const Room& room, Word least, Word below, Part part) {
+  unsigned above = 0, reaching = 0, all;
+  Entry* others = room.entries + CAPACITY - MOST_OF_BUCKET;
+  if constexpr (OWN <= 2) {
+    static_assert(THREADS * Elements<OWN>::COUNT + EDGES < 1 << 16, "two counts share a word");
+    const Word bound = min(least, below == ALL_KEYS ? below : below + 1);
+    elements.visit([&](Word word, unsigned) { above += word > below, reaching += word >= bound; });
+    const unsigned before = sum_before(room, above | (reaching - above) << 16, all);
+    unsigned place = before & 0xFFFF, other = before >> 16;
+    if (part.above && part.compared) {
+      elements.visit([&](Word word, unsigned column) {
+        if (word > below) room.entries[place++] = entry_of(word, column);
+        else if (word >= bound) others[other++] = entry_of(word, column);
+      });
+    } else if (part.above) {
+      elements.visit([&](Word word, unsigned column) {
+        if (word > below) room.entries[place++] = entry_of(word, column);
+      });
+    } else {
+      elements.visit([&](Word word, unsigned column) {
+        if (word <= below && word >= bound) others[other++] = entry_of(word, column);
+      });
+    }
+    return {all & 0xFFFF, all >> 16};
+  } else {
+    if (threadIdx.x == 0) room.counters.count = 0;
+    elements.visit([&](Word word, unsigned) { above += word > below; });
+    unsigned place = sum_before(room, above, all);
+    elements.visit([&](Word word, unsigned column) {
+      if (word > below) room.entries[place++] = entry_of(word, column);
+      else if (word >= least) others[atomicAdd(&room.counters.count, 1u)] = entry_of(word, column);
+    });
+    return {all, 0};
+  }
+}
+
+// Call `answers.put(place, key, column)` for all words that `below` is below, thread by thread, and for the best of those from `least`
+// on, so that there are `want`; or for a part of these.
+template <int OWN, class Answers>
+__device__ __forceinline__ void put_in_any_order(const Elements<OWN>& elements, const Room& room, unsigned want, Word least, Word below,
+                                                 const Answers& answers, Part part) {
+  const Placed placed = place_unordered(elements, room, least, below, part);
+  __syncthreads();
+  if (part.above) {
+#pragma unroll 1
+    for (unsigned at = threadIdx.x; at < placed.above; at += THREADS) put_word(answers, at, room.entries[at]);
+  }
+  if (!part.compared) return;
+  const Entry* some = room.entries + CAPACITY - MOST_OF_BUCKET;
+  const unsigned count = OWN <= 2 ? placed.some : room.counters.count;
+#pragma unroll 1
+  for (unsigned at = threadIdx.x; at < count; at += THREADS) {
+    const Entry entry = some[at];
+    unsigned rank = placed.above;
+#pragma unroll 4
+    for (unsigned other = 0; other < count; other++) rank += some[other] > entry;
+    if (rank < want) put_word(answers, rank, entry);
+  }
+}
+
+// What selection knows when keys are made.
+template <int OWN> struct HeldRow {
+  Elements<OWN> elements;
+  Guess guess;
+  bool most_wanted;  // what is found about extremes is left in the exchange
+
+  __device__ __forceinline__ Word most() const { return least_word(guess.top) | COLUMNS; }
+  __device__ __forceinline__ Word lowest(const Room& room) const {
+    return most_wanted ? lowest_left(room.exchange) : lowest_word(elements, room);
+  }
+};
+
+// Call `answers.put(rank, key, column)` for the best k, each by some thread. What crowds is left to `select_crowd`.
+template <int OWN, class Answers>
+__device__ __forceinline__ void select_in_order(const Row& row, const HeldRow<OWN>& held, unsigned k, const Room& room, const Answers& answers) {
+  constexpr int COUNT = Buckets<true>::COUNT;
+  const Key cut = held.guess.cut, top = held.guess.top;
+  Word least = least_word(cut);
+  bool numbers = cut == 0 || ((cut ^ top) & SIGN) || top - cut > FEW_OCTAVES, all = cut == 0;
+  if (all) least = held.lowest(room);
+  bool crowd;
+  Crossing crossing;
+  Buckets<true> buckets;
+#pragma unroll 1
+  for (;;) {
+    buckets = buckets_of<true>(held.most() < least ? ALL_KEYS : held.most(), least, numbers, row.order);
+    if (buckets.scale == 0) count_elements<COUNT>(held.elements, room, least, [&](Word word) { return buckets.of_word(word); });
+    else count_elements<COUNT>(held.elements, room, least, [&](Word word) { return buckets.of_number(word); });
+    __syncthreads();
+    const Added added = add_buckets<COUNT>(room, k);
+    crossing = added.crossing, crowd = added.crowd;
+    if (crossing.bucket < COUNT || all) break;
+    least = lowest_word(held.elements, room), all = numbers = true;  // the guess was too high
+    __syncthreads();
+    clear_buckets<COUNT>(room);
+    __syncthreads();
+  }
+  const bool certain = crossing.bucket < COUNT;
+  const unsigned count = crossing.before + crossing.count, last = crossing.bucket;
+  if (certain && count <= CAPACITY && !crowd) {
+    if (buckets.scale == 0) place_elements(held.elements, room, least, last, [&](Word word) { return buckets.of_word(word); });
+    else place_elements(held.elements, room, least, last, [&](Word word) { return buckets.of_number(word); });
+    __syncthreads();
+    if (buckets.scale == 0) rank_entries(room, count, k, [&](Word word) { return buckets.of_word(word); }, answers);
+    else rank_entries(room, count, k, [&](Word word) { return buckets.of_number(word); }, answers);
+    return;
+  }
+  Within within = {ALL_KEYS, certain ? least : least_word(1), certain, 0, 0};
+  if (certain && buckets.scale == 0) {
+    within.bottom = buckets.last_word(last, least);
+    if (last) within.top = buckets.last_word(last - 1, least) - 1;
+    within.before = crossing.before, within.count = count <= CAPACITY ? count : 0;
+  }
+  select_crowd(row, within, k, room, answers);
+}
+
+// The same in no order, perhaps for a part of them.
+template <int OWN, class Answers>
+__device__ __forceinline__ void select_in_any_order(const Row& row, const HeldRow<OWN>& held, unsigned k, const Room& room,
+                                                    const Answers& answers, Part part) {
+  constexpr int COUNT = Buckets<false>::COUNT;
+  Word least = least_word(held.guess.cut), top = held.most(), below = 0;
+  unsigned want = k;
+  Crossing crossing;
+  Buckets<false> buckets;
+#pragma unroll 1
+  for (;;) {
+    const bool all = least < least_word(1);
+    if (all) least = held.lowest(room);
+    if (top < least) top = ALL_KEYS;
+    buckets = buckets_of<false>(top, least, false, row.order);
+    count_elements<COUNT>(held.elements, room, least, [&](Word word) { return buckets.of_word(word); });
+    __syncthreads();
+    const Added added = add_buckets<COUNT>(room, want);
+    crossing = added.crossing;
+    if (crossing.bucket == COUNT && all) {  // all others are NaN
+      write_ties<1>(row, room.exchange, 0, want - added.total, added.total, answers);
+      if (added.total == 0) return;
+      want = added.total, crossing = {COUNT - 1, want, 0}, below = least - 1;
+      break;
+    }
+    if (crossing.bucket == COUNT) {  // the guess was too high
+      least = 0;
+    } else if (crossing.count > MOST_OF_BUCKET) {
+      const Word first = crossing.bucket ? buckets.last_word(crossing.bucket - 1, least) - 1 : top;
+      const Word last = buckets.last_word(crossing.bucket, least);
+      if (crossing.bucket == 0 && top != ALL_KEYS) {  // perhaps of what is above the top
+        least = last, top = ALL_KEYS;
+      } else if (first > last) {
+        least = last, top = crossing.bucket ? first + 1 : top;
+      } else {
+        write_ties<1>(row, room.exchange, equal_key_of(key_of_word(first)), want - crossing.before, crossing.before, answers);
+        want = crossing.before;
+        if (!want) return;
+        below = first;
+        break;
+      }
+    } else {
+      break;
+    }
+    __syncthreads();
+    clear_buckets<COUNT>(room);
+    __syncthreads();
+  }
+  Word last = ALL_KEYS;
+  if (below == 0) {
+    last = buckets.last_word(crossing.bucket, least);
+    below = crossing.bucket ? buckets.last_word(crossing.bucket - 1, least) - 1 : ALL_KEYS;
+  }
+  put_in_any_order(held.elements, room, want, last, below, answers, part);
+}
+
+// Call `answers.put(rank, key, column)` for the best k of a row of which every thread has at most so many lines, at least one, each by
+// some thread; in no order perhaps for a part of them.
+template <bool IN_ORDER, int OWN, int ASKED, class Answers>
+__device__ __forceinline__ void select_held(const Row& row, const First<ASKED>& asked, unsigned k, bool smallest, const Room& room,
+                                            const Answers& answers, Part part = WHOLE) {
+  clear_buckets<Buckets<IN_ORDER>::COUNT>(room);
+  HeldRow<OWN> held;
+  held.elements = ask_for_elements<OWN>(row, asked);
+  Plan plan = plan_of<Elements<OWN>::COUNT>(k, row);
+  if (OWN <= 2) asm volatile("" : "+r"(plan.group), "+r"(plan.ranks.in_warp), "+r"(plan.ranks.in_block));  // while lines are on their way
+  make_keys(held.elements, row, smallest);
+  held.most_wanted = OWN <= 4 && 2 * k > row.cols;  // of more lines a thread has no registers for that
+  held.guess = held.most_wanted ? extremes_of(held.elements, room.exchange, row.order)
+                                : guess_of(held.elements, room.exchange, k, row, plan);
+  if (IN_ORDER) select_in_order(row, held, k, room, answers);
+  else select_in_any_order(row, held, k, room, answers, part);
+}
