@@ -33,6 +33,9 @@ COMPILED = 0.02
 DOUBTFUL = 3.0
 """Choices that may take so many times the best are not made for a gain over torch.topk that is less than that."""
 
+ALIKE = 1.1
+"""Nor others for a smaller gain than this: of torch.topk most is known, and nobody is to be slower than it."""
+
 
 class Proposal(NamedTuple):
     """A configuration and its predicted time."""
@@ -120,11 +123,11 @@ def _asked(
 def careful(found: list[Proposal], bound: float) -> list[Proposal]:
     """The same, where choices may take `bound` times the best: torch.topk before what may be slower than it is."""
     sure = next((one for one in found if one.name == str(TORCH_TOPK)), None)
-    if bound < DOUBTFUL or sure is None:
+    if sure is None:
         return found
-    faster = [one for one in found if one.time_us * bound < sure.time_us]
-    others = [one for one in found if one.time_us * bound >= sure.time_us and one is not sure]
-    return [*faster, sure, *others]
+    least = bound if bound >= DOUBTFUL else ALIKE
+    faster = [one for one in found if one.time_us * least < sure.time_us]
+    return [*faster, sure, *(one for one in found if one.time_us * least >= sure.time_us and one is not sure)]
 
 
 class _Family:

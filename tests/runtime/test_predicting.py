@@ -118,6 +118,15 @@ def test_torch_is_chosen_where_it_is_faster(strategy: Laddered, driver: Driver) 
     assert driver.launched == []
 
 
+def test_torch_is_chosen_where_little_is_gained(strategy: Laddered, driver: Driver) -> None:
+    """Of it most is known: the tenth by which another is predicted to be faster is less than predictions are off by."""
+    for us, step in ((85.0, "predicted fast"), (95.0, "predicted torch")):
+        alike = model(fast=0.0, low=0.1, high=0.1, usual=0.1)
+        alike.strategies["laddered"] = (us, *alike.strategies["laddered"][1:])
+        publish(alike)
+        assert ran() == step
+
+
 def test_torch_is_chosen_where_little_is_sure(strategy: Laddered, driver: Driver) -> None:
     """What may take nine times the best is asked to be nine times as fast."""
     its = model(fast=-0.5, high=0.0)
