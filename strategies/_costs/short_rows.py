@@ -42,7 +42,7 @@ def lanes(kernel: Loads, problem: Problem, device: Device) -> tuple[float, ...]:
     """A launch, bytes; a warp's loads, insertions and rounds of merging, once a round and for all of a processor.
 
     A kernel loads so many elements of a lane, however short rows are, so many of them with a look at a row's end, and
-    goes `most` rounds, where these are no loop.
+    goes `most` rounds, where these are no loop; in each a list moves up, all of it, unless lists are merged as trees.
     """
     share, checked = kernel.vectors * kernel.width, (kernel.vectors - kernel.inside) * kernel.width
     lanes, warps, depth, tree = kernel.config.lanes, kernel.config.warps, kernel.config.depth, kernel.config.tree
@@ -53,6 +53,7 @@ def lanes(kernel: Loads, problem: Problem, device: Device) -> tuple[float, ...]:
     inserted = share * log2(length + 1)
     taken = kernel.most if kernel.unrolled else problem.k
     merging = (log2(lanes) + 1) * (taken if not tree else length)
+    shifted = 0.0 if tree else float(taken * length)
     looped = 0.0 if kernel.unrolled else float(problem.k)
     return (
         1.0,
@@ -62,12 +63,14 @@ def lanes(kernel: Loads, problem: Problem, device: Device) -> tuple[float, ...]:
         times * checked,
         times * inserted,
         times * merging,
+        times * shifted,
         times * problem.k,
         times * looped,
         busy,
         busy * share,
         busy * inserted,
         busy * merging,
+        busy * shifted,
         busy * problem.k,
         busy * looped,
     )

@@ -151,7 +151,7 @@ class SplitRadix(Strategy):
         found = [
             SplitRadixConfig(blocks, threads, 4, capacity)
             for blocks in splits
-            for threads in ((256, 512, 1024) if blocks == 1 else (512, 1024))
+            for threads in (512, 1024)
             for capacity in (least, 2 * least)
             if capacity <= CAPACITIES[-1]
         ]
