@@ -133,6 +133,17 @@ template <int COUNT> __device__ __forceinline__ Added add_buckets(const Room& ro
   return {{crossing[0], crossing[1], crossing[2]}, all, crowd};
 }
 
+// The rank of an entry of the interval that has the places from `rank` to `end`.
+__device__ __forceinline__ unsigned rank_among(const Entry* entries, unsigned rank, unsigned end, Entry entry) {
+#pragma unroll 1
+  for (unsigned first = rank; first < end; first += 4) {
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (first + i < end) rank += entries[first + i] > entry;
+  }
+  return rank;
+}
+
 template <class Answers>
 __device__ __forceinline__ void put_word(const Answers& answers, unsigned rank, Entry entry) {
   answers.put(rank, equal_key_of(key_of_word(word_of(entry))), column_of(entry));

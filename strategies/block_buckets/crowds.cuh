@@ -136,12 +136,7 @@ __device__ __forceinline__ void rank_crowds(const Room& room, unsigned count, un
     unsigned rank = room.counts[interval];
     if (rank >= want) break;
     const unsigned end = interval + 1 < PIVOTS ? room.counts[interval + 1] : count;
-#pragma unroll 1
-    for (unsigned first = rank; first < end; first += 4) {
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        if (first + i < end) rank += room.entries[first + i] > entry;
-    }
+    rank = rank_among(room.entries, rank, end, entry);
     if (rank < want) put_word(answers, rank, entry);
   }
 }

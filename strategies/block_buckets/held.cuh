@@ -50,12 +50,7 @@ __device__ __forceinline__ void rank_entries(const Room& room, unsigned count, u
     const unsigned bucket = bucket_of(word_of(entry)), end = room.counts[bucket];
     unsigned rank = bucket ? room.counts[bucket - 1] : 0;
     if (rank >= want) break;
-#pragma unroll 1
-    for (unsigned first = rank; first < end; first += 4) {
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        if (first + i < end) rank += room.entries[first + i] > entry;
-    }
+    rank = rank_among(room.entries, rank, end, entry);
     if (rank < want) put_word(answers, rank, entry);
   }
 }
