@@ -1,6 +1,6 @@
-"""What of the shortlists a quick run measures: not what evidence of the same device predicts to be far behind."""
+"""What a quick run measures: not what evidence of the same device predicts to be far behind."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -16,11 +16,14 @@ from autotopk.runtime import predicting, winners
 from autotopk.tuning.candidates import candidates, heuristics, rungs
 
 UNLIKELY = 1.25
-"""Times the least predicted time that are too many."""
+"""Times the least predicted time that are too many for a point of a shortlist."""
+
+HOPELESS = 4.0
+"""And for a rung, or what a strategy would run by its own rule: a block on 100 million columns takes 500 times."""
 
 
 def likely(problem: Problem, device: Device, strategies: Collection[str] | None = None) -> list[Candidate]:
-    """The candidates, but points of shortlists that are predicted to be slow.
+    """The candidates, but those that are predicted to be slow.
 
     By what is shipped of the device or its twins alone, so that no run changes what the next one measures; all of them
     where that has no bound for the problem.
@@ -30,16 +33,18 @@ def likely(problem: Problem, device: Device, strategies: Collection[str] | None 
     if model is None or model.region(key) is None:
         return space
     sure = {*rungs(problem, device, strategies), *heuristics(problem, device, strategies)}
-    quick = {*quickest(space, problem, device, model)}
-    return [one for one in space if one in sure or one in quick]
+    return quick(space, sure, problem, device, model)
 
 
-def quickest(space: Iterable[Candidate], problem: Problem, device: Device, model: Model) -> list[Candidate]:
-    """Those that are not predicted to take `UNLIKELY` times as long as the best of them."""
+def quick(
+    space: Iterable[Candidate], sure: Container[Candidate], problem: Problem, device: Device, model: Model
+) -> list[Candidate]:
+    """Those that are not predicted to take `UNLIKELY` times as long as the best of them, `HOPELESS` those of `sure`."""
     near = model.near(TuningKey.of(problem))
     times = {one: _time_us(one, problem, device, model, near) for one in space}
     least = min((time for time in times.values() if time is not None), default=0.0)
-    return [one for one, time in times.items() if time is None or time <= UNLIKELY * least]
+    most = {one: (HOPELESS if one in sure else UNLIKELY) * least for one in times}
+    return [one for one, time in times.items() if time is None or time <= most[one]]
 
 
 def _time_us(candidate: Candidate, problem: Problem, device: Device, model: Model, near: Near) -> float | None:

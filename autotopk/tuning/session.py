@@ -292,10 +292,13 @@ class Session:
         return replace(timed, cold=screening.cold, build_stats=screening.build_stats) if screening else timed
 
     def _with_slowdown(self, raced: Sequence[Measurement]) -> list[Measurement]:
-        """The winner's slow-down beside it; a winner that fails on an adversarial input makes place for the next."""
+        """The winner's slow-down beside it, measured once; one that fails on an adversarial input makes place."""
         measurements = {one.uuid: one for one in raced}
         while (uuid := next(iter(self._winners(measurements.values())), None)) in measurements:
             winner = measurements.pop(uuid)
+            earlier = self._log.raced.get(winner.candidate)  # of the same code
+            if earlier is not None and earlier.adversarial_slowdown is not None:
+                return [*measurements.values(), replace(winner, adversarial_slowdown=earlier.adversarial_slowdown)]
             try:
                 reply = self.context.worker.adversarial_slowdown(self.problem, winner.candidate)
             except MeasurementError:
