@@ -120,8 +120,9 @@ struct Range {
   // there are few.
   __device__ __forceinline__ Key between(unsigned want, Key most) const {
     const float part = 1 - __fdividef(float(want - above), float(within));
-    const Key width = (most > bottom ? min(top, most) : top) - bottom, step = Key(float(width) * fminf(fmaxf(part, 0.f), 0.9999f));
+    const Key width = width_to(most), step = Key(float(width) * fminf(fmaxf(part, 0.f), 0.9999f));
     return bottom + (step < width ? step : width - 1) + 1;
   }
-  __device__ __forceinline__ Key middle() const { return bottom + (top - bottom) / 2 + 1; }
+  __device__ __forceinline__ Key middle(Key most = ONES) const { return bottom + width_to(most) / 2 + 1; }
+  __device__ __forceinline__ Key width_to(Key most) const { return (most > bottom ? min(top, most) : top) - bottom; }
 };

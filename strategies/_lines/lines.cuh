@@ -55,6 +55,14 @@ __device__ __forceinline__ unsigned elements_reaching(uint4 bits, unsigned insid
   return chosen & inside;
 }
 
+// And which have a key.
+__device__ __forceinline__ unsigned elements_equal(uint4 bits, unsigned inside, Key key, Order order) {
+  unsigned chosen = 0;
+#pragma unroll
+  for (int e = 0; e < VECTOR; e++) chosen |= unsigned(equal_key(element(bits, e), order) == key) << e;
+  return chosen & inside;
+}
+
 // The best key of a line.
 template <bool SMALLEST, bool HALF> __device__ __forceinline__ Key best_of(uint4 bits, Order order) {
 #if FLOAT && ELEMENT_BYTES <= 4

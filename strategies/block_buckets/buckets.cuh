@@ -1,6 +1,7 @@
 // Elements as entries of a list, and buckets, evenly wide intervals that they are counted by.
 #pragma once
 #include "elements.cuh"
+#include "pivots.cuh"
 
 typedef Unsigned<ELEMENT_BYTES == 4 ? 8 : 4>::type Entry;  // a word and, where that tells no column, its complement
 
@@ -131,17 +132,6 @@ template <int COUNT> __device__ __forceinline__ Added add_buckets(const Room& ro
   crowd = __syncthreads_or(crowd);
   const unsigned* crossing = room.counters.crossing;
   return {{crossing[0], crossing[1], crossing[2]}, all, crowd};
-}
-
-// The rank of an entry of the interval that has the places from `rank` to `end`.
-__device__ __forceinline__ unsigned rank_among(const Entry* entries, unsigned rank, unsigned end, Entry entry) {
-#pragma unroll 1
-  for (unsigned first = rank; first < end; first += 4) {
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-      if (first + i < end) rank += entries[first + i] > entry;
-  }
-  return rank;
 }
 
 template <class Answers>

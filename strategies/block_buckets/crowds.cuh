@@ -3,7 +3,7 @@
 #pragma once
 #include "buckets.cuh"
 
-constexpr unsigned PIVOTS = INTERVALS / 4 < 128 ? INTERVALS / 4 : 128;  // between entries of the list
+constexpr unsigned CROWD_PIVOTS = INTERVALS / 4 < 128 ? INTERVALS / 4 : 128;  // between entries of the list
 constexpr int LISTED = (CAPACITY + THREADS - 1) / THREADS;                  // entries of a thread
 
 // The word of the k-th is from the bottom to the top, unless there are too few; `before` words are above.
@@ -71,76 +71,6 @@ __device__ __forceinline__ void list_row(const Row& row, const Room& room, Word 
   __syncthreads();
 }
 
-// How many of the pivots but the last are larger.
-__device__ __forceinline__ unsigned pivots_above(const Entry* pivots, Entry entry) {
-  unsigned found = 0;
-#pragma unroll
-  for (unsigned step = PIVOTS / 2; step; step /= 2)
-    if (pivots[found + step - 1] > entry) found += step;
-  return found;
-}
-
-// Call `answers.put(rank, key, column)` for the best `want` of the list's `count` entries, each by some thread: intervals are those
-// between entries of the list, so that few share one whatever they are.
-template <class Answers>
-__device__ __forceinline__ void rank_crowds(const Room& room, unsigned count, unsigned want, const Answers& answers) {
-  Entry* pivots = reinterpret_cast<Entry*>(room.counts + INTERVALS / 2);
-  constexpr unsigned LANES = THREADS / PIVOTS > 32 ? 32 : THREADS / PIVOTS > 1 ? THREADS / PIVOTS : 1;
-#pragma unroll 1
-  for (unsigned number = threadIdx.x / LANES; number < PIVOTS; number += THREADS / LANES) {
-    const Entry entry = room.entries[number * count / PIVOTS];
-    unsigned rank = 0;
-#pragma unroll 4
-    for (unsigned other = threadIdx.x % LANES; other < PIVOTS; other += LANES) {
-      const Entry its = room.entries[other * count / PIVOTS];
-      rank += its > entry || (its == entry && other < number);
-    }
-#pragma unroll
-    for (unsigned distance = LANES / 2; distance; distance /= 2) rank += __shfl_xor_sync(~0u, rank, distance);
-    if (threadIdx.x % LANES == 0) pivots[rank] = entry, room.counts[number] = 0;
-  }
-  __syncthreads();
-  Entry entries[LISTED];
-  unsigned places[LISTED];  // and intervals
-#pragma unroll
-  for (int i = 0; i < LISTED; i++) {
-    const unsigned at = i * THREADS + threadIdx.x;
-    if (at >= count) break;
-    entries[i] = room.entries[at];
-    const unsigned interval = pivots_above(pivots, entries[i]);
-    places[i] = interval << 16 | atomicAdd(&room.counts[interval], 1u);
-  }
-  __syncthreads();
-  if (warp_of() == 0) {
-    unsigned before = 0;
-    for (unsigned first = 0; first < PIVOTS; first += 32) {
-      const bool has = first + lane_of() < PIVOTS;
-      const unsigned its = has ? room.counts[first + lane_of()] : 0;
-      unsigned all;
-      const unsigned upto = before + scan_lanes(its, all);
-      if (has) room.counts[first + lane_of()] = upto - its;
-      before += all;
-    }
-  }
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < LISTED; i++) {
-    if (i * THREADS + threadIdx.x >= count) break;
-    room.entries[room.counts[places[i] >> 16] + (places[i] & 0xFFFF)] = entries[i];
-  }
-  __syncthreads();
-#pragma unroll 1
-  for (unsigned at = threadIdx.x; at < count; at += THREADS) {
-    const Entry entry = room.entries[at];
-    const unsigned interval = pivots_above(pivots, entry);
-    unsigned rank = room.counts[interval];
-    if (rank >= want) break;
-    const unsigned end = interval + 1 < PIVOTS ? room.counts[interval + 1] : count;
-    rank = rank_among(room.entries, rank, end, entry);
-    if (rank < want) put_word(answers, rank, entry);
-  }
-}
-
 // Call `answers.put(rank, key, column)` for the best k of a row, each by some thread. Rounds of counting, each between the
 // extremes of what is left, find so few words that the list has room for all of them, or the one that too many have.
 template <class Answers>
@@ -163,7 +93,7 @@ __device__ __noinline__ void select_crowd(Row row, Within within, unsigned k, Ro
     }
     const unsigned bucket = added.crossing.bucket;
     if (bucket == INTERVALS) {  // all others are NaN
-      write_ties<1>(row, room.exchange, 0, k - added.total, added.total, answers);
+      write_ties(row, room.exchange, 0, k - added.total, added.total, answers);
       want = within.count = added.total;
       break;
     }
@@ -173,12 +103,14 @@ __device__ __noinline__ void select_crowd(Row row, Within within, unsigned k, Ro
     if (count <= CAPACITY) {
       within.count = count;
     } else if (within.top == within.bottom) {
-      write_ties<1>(row, room.exchange, equal_key_of(key_of_word(within.top)), k - within.before, within.before, answers);
+      write_ties(row, room.exchange, equal_key_of(key_of_word(within.top)), k - within.before, within.before, answers);
       want = within.count = within.before, within.bottom = within.top + 1;
       break;
     }
   }
   if (!want) return;
   list_row(row, room, within.bottom);
-  rank_crowds(room, within.count, want, answers);
+  Entry* pivots = reinterpret_cast<Entry*>(room.counts + INTERVALS / 2);
+  rank_crowd<CROWD_PIVOTS, LISTED>(room.entries, within.count, 0, want, pivots, room.counts,
+                             [&](unsigned rank, Entry entry) { put_word(answers, rank, entry); });
 }

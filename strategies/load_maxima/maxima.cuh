@@ -2,7 +2,7 @@
 // maxima reach it are read again and their elements listed by the cluster's first block, once more where the guess misled,
 // and put in order by it.
 #pragma once
-#include "ties.cuh"
+#include "guess.cuh"
 
 constexpr int AGAIN = 4;  // lines of a thread that are read again at once
 
@@ -102,6 +102,73 @@ __device__ __forceinline__ void clear_memory(Memory& memory) {
   clear_intervals(memory.list);
 }
 
+// Write the elements that have a key, the first `want` by columns, behind the `above` best. Lines whose maxima reach it are read again,
+// and counted by chunks of 32 that lie side by side, where maxima were. Has a barrier of the cluster.
+template <class Answers>
+__device__ __forceinline__ void write_ties(const Row& row, const Maxima& maxima, const Memory& memory, Key tie, unsigned want,
+                                           unsigned above, const Answers& answers) {
+  constexpr unsigned CHUNKS = LINES * WARPS;
+  static_assert(CHUNKS * sizeof(unsigned) <= sizeof(memory.exchange.maxima), "chunks have no room");
+  unsigned* chunks = reinterpret_cast<unsigned*>(memory.exchange.maxima);
+  unsigned chosen = 0, part = 0;
+#pragma unroll
+  for (int i = 0; i < LINES; i++) chosen |= unsigned(maxima.keys[i] >= tie && maxima.has(i)) << i;
+  if (maxima.part_line != ~0u) {
+    unsigned inside;
+    const uint4 bits = row.part(maxima.part_line, inside);
+    part = elements_equal(bits, inside, tie, row.order);
+  }
+  for (int i = lane_of(); i < LINES; i += 32) chunks[i * WARPS + warp_of()] = 0;
+  __syncwarp();
+  unsigned found = 0;
+#pragma unroll 1
+  for (int first = 0; first < LINES && found < want; first += AGAIN) {
+    uint4 bits[AGAIN];
+#pragma unroll
+    for (int i = 0; i < AGAIN; i++)
+      bits[i] = first + i < LINES && (chosen >> (first + i) & 1) ? __ldg(row.lines + maxima.line(first + i)) : make_uint4(0, 0, 0, 0);
+#pragma unroll
+    for (int i = 0; i < AGAIN; i++) {
+      const unsigned inside = first + i < LINES && (chosen >> (first + i) & 1) ? EVERY : 0;
+      const unsigned own = __reduce_add_sync(~0u, __popc(elements_equal(bits[i], inside, tie, row.order)));
+      if (lane_of() == 0 && first + i < LINES) chunks[(first + i) * WARPS + warp_of()] = own;
+      found += own;
+    }
+  }
+  __syncthreads();
+  if (warp_of() == 0) {
+    unsigned before = __shfl_sync(~0u, maxima.part_line == 0 ? __popc(part) : 0, 0);
+#pragma unroll 1
+    for (unsigned first = 0; first < CHUNKS; first += 32) {
+      const bool has = first + lane_of() < CHUNKS;
+      const unsigned own = has ? chunks[first + lane_of()] : 0;
+      unsigned all, upto = before + scan_lanes(own, all);
+      if (has) chunks[first + lane_of()] = upto - own;
+      before += all;
+    }
+    if (lane_of() < BLOCKS) *of_block(&memory.exchange.block_ties[block_of()], lane_of()) = before;
+  }
+  cluster_sync();
+  const unsigned its = lane_of() < BLOCKS ? memory.exchange.block_ties[lane_of() % BLOCKS] : 0, all = __reduce_add_sync(~0u, its);
+  const unsigned before = __reduce_add_sync(~0u, lane_of() < block_of() ? its : 0);
+  const auto put = [&](unsigned line, unsigned ties, unsigned place) {
+#pragma unroll 1
+    for (; ties && place < want; ties &= ties - 1) answers.put(above + place++, tie, row.column(line, __ffs(ties) - 1));
+  };
+#pragma unroll 1
+  for (int i = 0; i <= LINES; i++) {
+    if (i == LINES) {
+      put(maxima.part_line, part, maxima.part_line ? all : 0);
+      break;
+    }
+    unsigned place = before + chunks[i * WARPS + warp_of()], own = 0, some;
+    if (place >= want) continue;
+    if (chosen >> i & 1) own = elements_equal(__ldg(row.lines + maxima.line(i)), EVERY, tie, row.order);
+    place += scan_lanes(__popc(own), some) - __popc(own);
+    put(maxima.line(i), own, place);
+  }
+}
+
 // Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster.
 template <class Answers>
 __device__ __forceinline__ void select_best(const Row& row, unsigned k, bool smallest, Memory memory, const Answers& answers) {
@@ -119,7 +186,7 @@ __device__ __forceinline__ void select_best(const Row& row, unsigned k, bool sma
     if (count >= k) range.bottom = cut, range.within = count - range.above;
     else range.top = cut - 1, range.within -= count - range.above, range.above = count;
     if (range.bottom == range.top) {
-      write_ties<BLOCKS>(row, memory.exchange, range.top, k - range.above, range.above, answers);
+      write_ties(row, maxima, memory, range.top, k - range.above, range.above, answers);
       cut = range.top + 1, count = range.above;
       if (count) list_reaching(row, maxima, memory.list, memory.lines, memory.exchange, cut, round);
       break;
