@@ -8,6 +8,7 @@ from functools import lru_cache
 from math import log2
 
 from autotopk.device import Device
+from autotopk.problem import Problem
 
 THREADS_HELD = 2048
 """Of one multiprocessor."""
@@ -53,6 +54,12 @@ SATURATING = 19
 def reading(each: float, blocks: int, times: int) -> float:
     """MB that a block alone would read in the same time as `blocks` that read `each` bytes in so many rounds."""
     return max(each * times, each * blocks / SATURATING) * 1e-6
+
+
+def remote(problem: Problem, device: Device) -> float:
+    """How much of an input the L2 cache has lost from one call to the next: little of a small one, most of a large."""
+    read = problem.rows * problem.cols * problem.itemsize
+    return read / (read + device.l2_bytes)
 
 
 @lru_cache(1 << 10)

@@ -2,11 +2,11 @@
 
 from autotopk.device import Device
 from autotopk.problem import Problem
-from autotopk.strategies._costs import load, sorting
+from autotopk.strategies._costs import load, remote, sorting
 
 
 def terms(method: str, chunk: int, problem: Problem, device: Device) -> tuple[float, ...]:
-    """Those of topk, of the two of chunks, of a sort: whichever are not asked for are zero."""
+    """Those of topk, of the two of chunks, of a sort, whichever are not asked for zero; how far the input is."""
     whole, first, second, sort = NONE, NONE, NONE, NONE[:3]
     if method == "topk":
         whole = topk(problem.rows, problem.cols, problem.k, problem, device)
@@ -16,13 +16,13 @@ def terms(method: str, chunk: int, problem: Problem, device: Device) -> tuple[fl
         second = topk(problem.rows, chunks * problem.k, problem.k, problem, device)
     else:
         sort = full_sort(problem)
-    return whole + first + second + sort
+    return whole + first + second + sort + (remote(problem, device),)
 
 
 IN_MEMORY = 2048
 """Most that are sorted in the memory of a block."""
 
-NONE: tuple[float, ...] = (0.0,) * 14
+NONE: tuple[float, ...] = (0.0,) * 15
 
 
 def topk(rows: int, cols: int, k: int, problem: Problem, device: Device) -> tuple[float, ...]:
@@ -42,6 +42,7 @@ def topk(rows: int, cols: int, k: int, problem: Problem, device: Device) -> tupl
         float(k) * 1e-3,
         beyond,
         beyond * rows * k * 1e-3,
+        problem.sorted * rows * k * problem.itemsize * 1e-6,
         float(problem.sorted),
         busy * problem.sorted,
         busy * cols * problem.itemsize * 1e-3,

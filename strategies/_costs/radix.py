@@ -1,7 +1,7 @@
 """Of the radix families: blocks that hold a row, or a sample of it, and narrow it digit by digit."""
 
 from functools import lru_cache
-from math import erfc, floor, frexp, ldexp, sqrt
+from math import erfc, exp, floor, frexp, ldexp, sqrt
 from statistics import NormalDist
 
 from autotopk.device import Device
@@ -15,24 +15,25 @@ def terms(config: RadixConfig, problem: Problem, device: Device) -> tuple[float,
     """A launch, bytes; of a round its latency, its digits, the sort, barriers; of a processor elements and digits.
 
     Floats are sorted by intervals of keys, most of which are of numbers near 0: where these are among the best, the
-    others are crowded.
+    others are crowded. A digit is counted again by all slots of a block, also those without an element.
     """
     rows, cols, k, itemsize, capacity = problem.rows, problem.cols, problem.k, problem.itemsize, config.capacity
-    blocks, threads, room, together, sorted_, bins, streams, digits = _fixed(config, itemsize, device)
+    blocks, threads, room, together, sorted_, bins, streams = _fixed(config, itemsize, device)
     parts = rows * blocks
     times, busy, everything = -(-parts // together), load(parts, device), cols / blocks
-    each, thousand = times / threads, busy * 1e-3
-    stream = streamed = again = more = several = 0.0
+    each, thousand, vector = times / threads, busy * 1e-3, min(config.vector, problem.layout.vector)
+    stream = streamed = again = more = 0.0
+    passes = repeated(cols, k, problem.dtype, config.radix_bits, capacity)
     inside = min(everything, room)
     if everything > room:
         streamed = everything - room
         expected = 2 * k * cols / (room * blocks)
         again, more = streamed * (expected > 8 * threads), streamed * (expected >= capacity > 0)
         stream = reading(everything * itemsize, parts, times)
-    else:
-        several = times * float(survivors(cols, k, problem.dtype, config.radix_bits) > capacity > 0)
+        if capacity:
+            passes = 0.0
     crowded = float(2 * k > cols and capacity > 0 and problem.dtype in FLOAT_INF)
-    each_inside, each_bins, inside_of_all = each * inside, each * bins, thousand * inside
+    each_inside, each_bins, inside_of_all, repeats = each * inside, each * bins, thousand * inside, times * passes
     return (
         1.0,
         rows * cols * itemsize * 1e-6,
@@ -40,8 +41,10 @@ def terms(config: RadixConfig, problem: Problem, device: Device) -> tuple[float,
         stream,
         times,
         each_inside,
-        each_inside / min(config.vector, problem.layout.vector),
+        each_inside * (itemsize == 2),
+        each_inside / vector,
         each * streamed,
+        each * streamed / vector,
         each * again,
         each * more,
         each_bins,
@@ -49,17 +52,18 @@ def terms(config: RadixConfig, problem: Problem, device: Device) -> tuple[float,
         each * k,
         each * k if streamed else 0.0,
         each * k * crowded,
-        *((times, each_inside, each_bins, inside_of_all) if digits else NONE),
-        *((times, each_inside, inside_of_all) if streams else NONE[:3]),
-        each * digits * streamed,
-        thousand * digits * streamed,
+        *((times, each * k) if capacity else NONE[:2]),
+        *((times / vector, inside_of_all) if streams else NONE[:2]),
+        each * passes * streamed,
+        thousand * passes * streamed,
         times * (blocks - 1),
-        *((several, several * inside / threads, several * bins / threads) if several else NONE[:3]),
+        *((repeats, repeats * config.items, each_bins * passes, inside_of_all * passes) if passes else NONE),
         inside_of_all,
+        inside_of_all / vector,
         thousand * streamed,
         thousand * again,
-        thousand * more,
         thousand * threads,
+        thousand * room,
         thousand * bins,
         thousand * sorted_,
         thousand * k,
@@ -70,20 +74,30 @@ NONE = (0.0, 0.0, 0.0, 0.0)
 
 
 @lru_cache(1 << 12)  # what no row has a say in
-def _fixed(config: RadixConfig, itemsize: int, device: Device) -> tuple[int, int, int, int, float, int, bool, int]:
-    """Of a block threads and elements in registers, of the device blocks that run at once; comparisons, bins, digits.
+def _fixed(config: RadixConfig, itemsize: int, device: Device) -> tuple[int, int, int, int, float, int, bool]:
+    """Of a block threads and elements in registers, of the device blocks that run at once; comparisons, bins.
 
-    The digits of a key count where nothing is sorted, and are all gone through as long as keys are alike. The one but
-    last says whether it is a kernel for rows of any length.
+    The last says whether it is a kernel for rows of any length.
     """
     blocks, threads = config.blocks_per_row, config.threads
     words = 2 if itemsize == 8 else 1
     taken = 32 + config.items * words
     together = at_once(threads, device, shared_bytes(config, config.capacity, itemsize), taken, blocks)
-    digits = 0 if config.capacity else -(-8 * itemsize // config.radix_bits)
     sorted_ = sorting(config.capacity) if config.capacity else 0.0
     streams = config.items == ITEM_REGISTERS // words
-    return blocks, threads, threads * config.items, together, sorted_, 1 << config.radix_bits, streams, digits
+    return blocks, threads, threads * config.items, together, sorted_, 1 << config.radix_bits, streams
+
+
+@lru_cache(1 << 12)
+def repeated(cols: int, k: int, dtype: str, radix_bits: int, capacity: int) -> float:
+    """How many digits of a random row are counted after the first: until what is left fits, or all of it is chosen."""
+    bits, found = 8 * DTYPE_BYTES[dtype], 0.0
+    for known in range(radix_bits, bits, radix_bits):
+        left = min(float(cols), survivors(cols, k, dtype, known))
+        if left <= capacity:
+            break
+        found += 1.0 - exp(k - left)
+    return found
 
 
 @lru_cache(1 << 12)

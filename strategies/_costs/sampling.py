@@ -64,6 +64,12 @@ def crowding(want: float, room: int) -> float:
     return 0.5 * erfc((room - 1.05 * aim - 2) / (0.9 * sqrt(aim)) / sqrt(2))
 
 
+def lacking(problem: Problem, maxima: float) -> float:
+    """How likely so many maxima, of 16 bytes each, are all among the best k: fewer than k reach what they tell."""
+    others = 1.0 - problem.k / problem.cols
+    return float((1.0 - others ** (VECTOR_BYTES // problem.itemsize)) ** maxima)
+
+
 def cut_of(problem: Problem) -> SampledCut:
     """Of each row of a problem."""
     return _cut(problem.cols, problem.k, problem.itemsize)

@@ -4,8 +4,8 @@ from math import log2
 from typing import Protocol
 
 from autotopk.device import Device
-from autotopk.problem import FLOAT_INF, Problem
-from autotopk.strategies._costs import load, rounds
+from autotopk.problem import FLOAT_INF, VECTOR_BYTES, Problem
+from autotopk.strategies._costs import load, remote, rounds
 
 
 class Lanes(Protocol):
@@ -58,6 +58,8 @@ def lanes(kernel: Loads, problem: Problem, device: Device) -> tuple[float, ...]:
     return (
         1.0,
         problem.rows * problem.cols * problem.itemsize * 1e-6,
+        remote(problem, device),
+        problem.rows * problem.k * problem.itemsize * 1e-6,
         times,
         times * share,
         times * checked,
@@ -68,9 +70,11 @@ def lanes(kernel: Loads, problem: Problem, device: Device) -> tuple[float, ...]:
         times * looped,
         busy,
         busy * share,
+        busy * share * (problem.layout.vector * problem.itemsize < VECTOR_BYTES),
         busy * inserted,
         busy * merging,
         busy * shifted,
+        busy * shifted * (lanes < 32),
         busy * problem.k,
         busy * looped,
     )
@@ -91,10 +95,16 @@ def masks(rows_per_program: int, warps: int, length: int, problem: Problem, devi
     )
     of_processor = (1.0, each, float(problem.k), problem.k * each)
     grown = [times * one for one in of_block] + [busy * warps * one for one in of_processor]
+    words, ragged = problem.itemsize == 8, problem.layout.vector * problem.itemsize < VECTOR_BYTES
     return (
         1.0,
         floats,
         problem.rows * problem.cols * problem.itemsize * 1e-6,
+        remote(problem, device),
         *(one * floats for one in grown),
         *(one * (1 - floats) for one in grown),
+        times * problem.k * words,
+        busy * warps * problem.k * each * words,
+        times * each * ragged,
+        busy * warps * each * ragged,
     )

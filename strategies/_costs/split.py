@@ -4,12 +4,15 @@ from math import log2
 from typing import Protocol
 
 from autotopk.device import Device
-from autotopk.problem import VECTOR_BYTES, Problem
-from autotopk.strategies._costs import REGISTERS, load, reading, rounds, sorting
-from autotopk.strategies._costs.sampling import crowding, cut_of, overflowing
+from autotopk.problem import FLOAT_INF, VECTOR_BYTES, Problem
+from autotopk.strategies._costs import REGISTERS, load, reading, remote, rounds, sorting
+from autotopk.strategies._costs.sampling import crowding, cut_of, lacking, overflowing
 
 INDEX_BYTES = 8
 """Of an answer, beside each value."""
+
+SORTED_AT_ONCE = 8
+"""Entries of a thread that wide_radix sorts in shared memory, of 64 bits 6."""
 
 
 class Lists(Protocol):
@@ -62,6 +65,7 @@ def lists(config: Lists, problem: Problem, device: Device) -> tuple[float, ...]:
         busy * part * 1e-3,
         busy * capacity * 1e-3,
         busy * passing * 1e-3,
+        busy * passing * 1e-3 * (problem.itemsize == 2),
         busy * problem.k * 1e-3,
     )
 
@@ -87,7 +91,10 @@ class Clusters(Held, Protocol):
 
 
 def maxima(config: Clusters, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:
-    """Clusters that keep maxima in registers: a launch, bytes; reading, a list and its order; their sums over rows."""
+    """Clusters that keep maxima in registers: a launch, bytes; reading, a list and its order; their sums over rows.
+
+    A list for little more than k overflows more often than in proportion; what it is made of is read again.
+    """
     blocks, threads, lines, capacity = config.blocks, config.threads, config.lines, config.capacity
     everywhere = problem.rows * blocks
     times = rounds(everywhere, threads, device, shared_bytes, REGISTERS // (threads * config.resident), blocks)
@@ -97,14 +104,17 @@ def maxima(config: Clusters, shared_bytes: int, problem: Problem, device: Device
         problem.rows * problem.cols * problem.itemsize * 1e-6,
         reading(part, everywhere, times),
         times,
+        remote(problem, device),
         times * (blocks > 1),
         times * log2(blocks),
         times * lines,
         times * threads * 1e-2,
+        times * threads * 1e-2 * (problem.itemsize == 2),
         times * part / threads,
         times * problem.k / threads,
         times * capacity / threads,
         times * problem.k / capacity,
+        times * (problem.k / capacity) ** 4,
         times * (problem.k / threads) ** 2,
         busy * part * 1e-3,
         busy * problem.k * 1e-3,
@@ -114,10 +124,14 @@ def maxima(config: Clusters, shared_bytes: int, problem: Problem, device: Device
 
 
 def crowded(config: Clusters, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:
-    """The same where every block has a list of its own: also that one overflows in any row, and in how many."""
+    """The same where every block has a list of its own: also that one overflows in any row, and in how many.
+
+    Or that it has too little, where few maxima tell its cut.
+    """
     usual, blocks = maxima(config, shared_bytes, problem, device), config.blocks
-    fits = (1.0 - crowding(problem.k / blocks, config.capacity // blocks)) ** blocks
     part = problem.cols * problem.itemsize / blocks
+    enough = 1.0 - lacking(problem, min(config.threads, part / VECTOR_BYTES))
+    fits = (enough * (1.0 - crowding(problem.k / blocks, config.capacity // blocks))) ** blocks
     times = rounds(problem.rows * blocks, config.threads, device, shared_bytes)
     return *usual, 1.0 - fits**problem.rows, times * (1.0 - fits) * part / config.threads
 
@@ -144,8 +158,6 @@ def buckets(config: Held, count: int, shared_bytes: int, problem: Problem, devic
         ordered * problem.k / threads,
         problem.k / threads,
         ragged,
-        ragged * each,
-        ordered * count / threads,
     )
     return (
         1.0,
@@ -159,35 +171,32 @@ def buckets(config: Held, count: int, shared_bytes: int, problem: Problem, devic
 
 
 def steps(
-    blocks: int, threads: int, split: bool, counted: tuple[int, int], problem: Problem, device: Device
+    blocks: int, threads: int, sharing: int, counted: tuple[int, int], problem: Problem, device: Device
 ) -> tuple[float, ...]:
     """Launches that each read a row, or blocks that go over theirs as often: `counted` to select, and to sort.
 
-    Blocks that take one row after another wait for each of their steps once a row.
+    Of the blocks that split a row `sharing` share the sort; 0 of blocks that take one row after another, wait for each
+    of their steps once a row, and sort in shared memory what it has room for. Of floats many begin with the same digit.
     """
     selecting, ordering = counted
-    launches = selecting + ordering + 1 if split else 1
+    split, parts = sharing > 0, blocks if sharing else 1
     everywhere = problem.rows * blocks if split else min(blocks, problem.rows)
     turns = 1 if split else -(-problem.rows // everywhere)
     times, busy = turns * rounds(everywhere, threads, device), turns * load(everywhere, device)
-    parts = blocks if split else 1
-    each, chosen = problem.cols / parts, problem.k / parts
+    sorters = problem.rows * sharing
+    sorts, sorted_ = (rounds(sorters, threads, device), load(sorters, device)) if split else (times, busy)
+    each, chosen = problem.cols / parts, sorted_ * ordering * problem.k / max(sharing, 1) * 1e-3
+    digits = times * (selecting > 0)
     return (
-        1.0,
-        launches,
-        problem.rows * problem.cols * problem.itemsize * 1e-6 * (selecting + 1),
+        selecting + ordering + 1.0 if split else 1.0,
+        float(split),
         problem.rows * problem.k * (problem.itemsize + INDEX_BYTES) * 1e-6,
         reading(each * problem.itemsize, everywhere, times) * (selecting + 1),
-        times,
-        times * selecting,
-        times * ordering,
-        float(times * (ordering > 0)),
-        times * each / threads,
-        times * each / threads * selecting,
-        times * chosen / threads * problem.itemsize,
-        times * chosen / threads * problem.itemsize * ordering,
+        float(digits),
+        digits * each / threads * (problem.dtype in FLOAT_INF),
         busy * each * 1e-3,
-        busy * each * 1e-3 * selecting,
-        busy * chosen * 1e-3 * problem.itemsize,
-        busy * chosen * 1e-3 * problem.itemsize * ordering,
+        float(sorts * ordering),
+        float(sorts * (ordering > 0)),
+        chosen * problem.itemsize,
+        chosen * (split or problem.k > SORTED_AT_ONCE * threads),
     )

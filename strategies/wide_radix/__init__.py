@@ -118,7 +118,8 @@ class WideRadix(Strategy):
 
     def terms(self, config: WideRadixConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.split`."""
-        return split.steps(config.blocks, config.threads, config.split, _steps(problem), problem, device)
+        sharing = _sort_parts(config, problem) if config.split else 0
+        return split.steps(config.blocks, config.threads, sharing, _steps(problem), problem, device)
 
     def program(self, config: WideRadixConfig, problem: Problem, device: Device) -> KernelProgram:
         """A launch for every step of rows that are split, or one for all rows."""

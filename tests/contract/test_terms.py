@@ -1,5 +1,6 @@
 """What every strategy's time grows with: numbers that a sum of them can be fitted to."""
 
+import random
 from itertools import islice, product
 from math import isfinite
 
@@ -8,7 +9,8 @@ import pytest
 from autotopk import registry
 from autotopk.device import H100, cpu_device
 from autotopk.problem import Problem
-from autotopk.strategies._costs.radix import survivors
+from autotopk.strategies._costs.radix import repeated, survivors
+from autotopk.strategies._costs.sampling import lacking
 from autotopk.strategy import Strategy
 from tests.contract.test_declarations import able
 
@@ -78,3 +80,29 @@ def test_terms_of_a_cpu() -> None:
     problem = Problem.contiguous(64, 4096, 128, device_type="cpu")
     found = [strategy.terms(config, problem, cpu_device()) for config in strategy.shortlist(problem, cpu_device())]
     assert len(set(map(tuple, found))) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("cols", "k", "dtype", "capacity", "expected"),
+    [
+        (4096, 128, "float32", 256, 0.0),  # the 164 that a digit leaves fit
+        (4096, 128, "float32", 150, 1.0),
+        (4096, 128, "float32", 0, 1.0),  # the second leaves nobody else but seldom
+        (4096, 4096, "float32", 0, 0.0),
+        (4096, 4096, "int64", 0, 0.0),
+        (256, 16, "int64", 0, 0.1),  # one of 2,048 bins seldom has two
+    ],
+)
+def test_digits_that_are_counted_again(cols: int, k: int, dtype: str, capacity: int, expected: float) -> None:
+    assert repeated(cols, k, dtype, 11, capacity) == pytest.approx(expected, abs=0.1)
+
+
+@pytest.mark.parametrize(("k", "maxima"), [(28, 14), (60, 14), (8, 14), (200, 128)])
+def test_maxima_of_drawn_rows_are_all_among_the_best(k: int, maxima: int) -> None:
+    """Of lines of 8 elements."""
+    problem, draw = Problem.contiguous(1, 8 * maxima, k, "bfloat16"), random.Random(1)
+    found = []
+    for _ in range(400):
+        best = set(draw.sample(range(8 * maxima), k))
+        found.append(all(any(8 * line + at in best for at in range(8)) for line in range(maxima)))
+    assert lacking(problem, maxima) == pytest.approx(sum(found) / 400, abs=0.1)

@@ -67,15 +67,23 @@ def test_points_of_whole_tunings_left_out_are_chosen_for_within_3_percent_of_the
     found = compare(*tuned(), folds=16)
     ours = found.pop("coefficients, corrected around")
     assert ours.points >= 900
-    assert ours.mean <= 1.03
-    assert ours.most_of_20 <= 1.18
+    assert ours.mean <= 1.024
+    assert ours.most_of_20 <= 1.15
     assert ours.worst <= 2.6
     assert min(one.mean for one in found.values()) > ours.mean - 0.003
 
 
 @pytest.mark.parametrize(
     ("strategy", "most"),
-    [("block_buckets", 0.2), ("lane_merge", 0.15), ("split_radix", 0.2), ("load_maxima", 0.25), ("wide_radix", 0.25)],
+    [
+        ("block_buckets", 0.12),
+        ("block_radix", 0.17),
+        ("lane_merge", 0.125),
+        ("load_maxima", 0.19),
+        ("masked_argmax", 0.12),
+        ("split_radix", 0.18),
+        ("wide_radix", 0.2),
+    ],
 )
 def test_terms_explain_what_a_family_takes(strategy: str, most: float) -> None:
     """Its own coefficients alone, at all points, of sizes from a few to millions: deviation of the logarithms."""
@@ -252,7 +260,7 @@ def test_kernels_of_other_sizes_are_told_apart() -> None:
     problem, lane_merge = Workload(51, 27, 5, "bfloat16").problem("cuda"), registry.get("lane_merge")
     texts = ('{"depth":8,"lanes":32,"tree":false,"warps":1}', '{"depth":16,"lanes":32,"tree":false,"warps":1}')
     short, long = (lane_merge.terms(lane_merge.parse_config(text), problem, H100) for text in texts)
-    assert (short[3], long[3]) == (8, 64)
+    assert (short[5], long[5]) == (8, 64)
 
 
 def test_bounds_hold_for_points_that_they_are_not_made_of() -> None:
