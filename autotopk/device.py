@@ -28,6 +28,9 @@ class Device:
     shared_bytes: int = 0
     """Largest shared memory of one block."""
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # every cache of a prediction asks, and no other field tells more
+
     @property
     def arch(self) -> int:
         """Compute capability as compilers spell it: 90 for (9, 0)."""

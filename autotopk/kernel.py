@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol, get_args
 
@@ -278,10 +278,19 @@ def deploy(store: Store | None) -> None:
     STORES[:] = others if store is None else [store, *others]
 
 
+@lru_cache(maxsize=256)
+def _kernel_of(stored: Stored) -> Kernel:
+    """Read once for all shapes that it serves, for that takes milliseconds; launches hold its code anyway.
+
+    Raises OSError or DamagedKernelError.
+    """
+    return Kernel.from_bytes(stored.read(), stored.name)
+
+
 def _unpacked(stored: Stored) -> Kernel | None:
     """The kernel; None, with a warning, where a file is not what was written."""
     try:
-        return Kernel.from_bytes(stored.read(), stored.name)
+        return _kernel_of(stored)
     except (OSError, DamagedKernelError) as error:
         warn(f"a compiled kernel is not used: {error}")
         return None

@@ -166,9 +166,10 @@ class Near:
     @property
     def slow(self) -> set[str]:
         """Strategies that were far behind wherever they were measured around."""
-        judged = [name for point in self._judges for name in point.strategies]
-        behind = [name for point in self._judges for name in point.slow]
-        return {name for name in {*behind} if LEAST_JUDGES <= behind.count(name) == judged.count(name)}
+        judges = self._judges
+        behind = set().union(*[point.slow for point in judges])
+        behind.difference_update(*[point.strategies.keys() - point.slow for point in judges])
+        return {name for name in behind if sum([name in point.slow for point in judges]) >= LEAST_JUDGES}
 
 
 def _mean(weighted: Sequence[tuple[float, Mapping[str, float]]], name: str) -> float:

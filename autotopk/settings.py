@@ -13,6 +13,11 @@ OFF, ON = ("0", "no", "false", "off"), ("", "1", "yes", "true", "on")
 BuildMode = Literal["background", "wait", "never"]
 """Who compiles the kernel that a call would run and that is not there yet: a process beside, the call, nobody."""
 
+PACKAGE = Path(__file__).parent
+
+PACKS = PACKAGE / "packs"
+"""Those that are shipped: who looks for a kernel asks for them."""
+
 _warned: set[str] = set()
 
 
@@ -106,7 +111,7 @@ def deployed_key_path() -> Path | None:
 
 def shipped_winners_path() -> Path | None:
     """The winners inside the package, unless `AUTOTOPK_SHIPPED` is 0, no, false or off."""
-    shipped = Path(__file__).parent / "tuning_db" / "shipped" / "winners.sqlite"
+    shipped = PACKAGE / "tuning_db" / "shipped" / "winners.sqlite"
     return shipped if _is_on("AUTOTOPK_SHIPPED", usual=True) else None
 
 
@@ -118,7 +123,7 @@ def packs_dir() -> Path | None:
     text = os.environ.get("AUTOTOPK_PACKS", "").strip()
     if text.lower() in OFF:
         return None
-    return Path(__file__).parent / "packs" if text.lower() in ON else _path("AUTOTOPK_PACKS")
+    return PACKS if text.lower() in ON else _path("AUTOTOPK_PACKS")
 
 
 def misses_path() -> Path | None:

@@ -104,6 +104,7 @@ class Bundle:
     _places: Mapping[str, slice] = field(repr=False)
     label: str = DEPLOYED
     """As a store of kernels."""
+    _found: dict[str, Stored] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def read(cls, path: Path, key: Path | None = None) -> "Bundle":
@@ -136,10 +137,13 @@ class Bundle:
         return content
 
     def find(self, source: KernelSource, arch: int) -> Stored | None:
-        """A kernel that may be loaded, if it is there. Raises BuildError where its device files are not."""
+        """A kernel that may be loaded, if it is there, the same object every time.
+
+        Raises BuildError where its device files are not there.
+        """
         if self.reasons_untrusted or (code := self.kernels.get(name := kernel_name(source, arch))) is None:
             return None
-        return Stored(name, code, partial(self._kernel, name))
+        return self._found.setdefault(name, Stored(name, code, partial(self._kernel, name)))
 
     def _kernel(self, name: str) -> bytes:
         try:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -48,13 +48,14 @@ class Pack:
     """(offset in the file, length) of each."""
     kernels: Mapping[str, tuple[int, int, int, str]]
     """Name to (group, where it begins there, length, code)."""
+    _found: dict[str, Stored] = field(default_factory=dict, repr=False, compare=False)
 
     def find(self, name: str) -> Stored | None:
-        """The kernel of that name."""
+        """The kernel of that name, the same object every time."""
         if (entry := self.kernels.get(name)) is None:
             return None
         group, start, length, code = entry
-        return Stored(name, code, partial(self._read, group, start, length))
+        return self._found.setdefault(name, Stored(name, code, partial(self._read, group, start, length)))
 
     def _read(self, group: int, start: int, length: int) -> bytes:
         offset, packed = self.groups[group]

@@ -93,9 +93,10 @@ class Choice:
 
         One of routing stays as it is.
         """
-        if problem.routing is not None:
+        written = answer if answer in self.strategy.features.answers else "pairs"
+        if problem.routing is not None or problem.answer == written:
             return problem
-        return replace(problem, answer=answer if answer in self.strategy.features.answers else "pairs")
+        return replace(problem, answer=written)
 
     def program(self, problem: Problem, device: Device) -> Program:
         """What to run."""

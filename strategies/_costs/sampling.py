@@ -43,10 +43,10 @@ def _less_than(rank: int, count: int, likely: float) -> float:
     """How likely fewer than `rank` of `count` are it, each as `likely`."""
     if likely >= 1:
         return 0.0
-    its, found = (1 - likely) ** count, 0.0
+    its, odds, found = (1 - likely) ** count, likely / (1 - likely), 0.0
     for number in range(rank):
         found += its
-        its *= (count - number) / (number + 1) * likely / (1 - likely)
+        its *= (count - number) / (number + 1) * odds
     return min(found, 1.0)
 
 

@@ -84,27 +84,21 @@ def masks(rows_per_program: int, warps: int, length: int, problem: Problem, devi
     """A launch, bytes; of every one of k a look at `length` elements of a row, and what its warps tell each other."""
     blocks = -(-problem.rows // rows_per_program)
     times, busy = rounds(blocks, 32 * warps, device), load(blocks, device)
-    each = rows_per_program * length / (32 * warps)
-    floats = float(problem.dtype in FLOAT_INF)  # whose NaN are looked for
-    of_block = (
-        1.0,
-        each,
-        float(problem.k),
-        problem.k * each,
-        float(problem.k * (warps > 1)),
-    )
-    of_processor = (1.0, each, float(problem.k), problem.k * each)
-    grown = [times * one for one in of_block] + [busy * warps * one for one in of_processor]
+    each, k = rows_per_program * length / (32 * warps), float(problem.k)
+    floats = problem.dtype in FLOAT_INF  # whose NaN are looked for
+    *both, together = 1.0, each, k, k * each, k * (warps > 1)
+    grown = [*[times * one for one in both], times * together, *[busy * warps * one for one in both]]
+    none = [0.0] * len(grown)
     words, ragged = problem.itemsize == 8, problem.layout.vector * problem.itemsize < VECTOR_BYTES
     return (
         1.0,
-        floats,
+        float(floats),
         problem.rows * problem.cols * problem.itemsize * 1e-6,
         remote(problem, device),
-        *(one * floats for one in grown),
-        *(one * (1 - floats) for one in grown),
-        times * problem.k * words,
-        busy * warps * problem.k * each * words,
+        *(grown if floats else none),
+        *(none if floats else grown),
+        times * k * words,
+        busy * warps * k * each * words,
         times * each * ragged,
         busy * warps * each * ragged,
     )

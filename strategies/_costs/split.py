@@ -6,7 +6,7 @@ from typing import Protocol
 from autotopk.device import Device
 from autotopk.problem import FLOAT_INF, VECTOR_BYTES, Problem
 from autotopk.strategies._costs import REGISTERS, load, reading, remote, rounds, sorting
-from autotopk.strategies._costs.sampling import crowding, cut_of, lacking, overflowing
+from autotopk.strategies._costs.sampling import crowding, cut_of, lacking
 
 INDEX_BYTES = 8
 """Of an answer, beside each value."""
@@ -34,39 +34,38 @@ def lists(config: Lists, problem: Problem, device: Device) -> tuple[float, ...]:
     Where a list overflows, its part is read once more.
     """
     blocks, threads, loads, capacity = config.blocks, config.threads, config.loads, config.capacity
-    everywhere = problem.rows * blocks
+    rows, k, itemsize, several = problem.rows, problem.k, problem.itemsize, blocks > 1
+    everywhere, part = rows * blocks, problem.cols / blocks
     times, busy = rounds(everywhere, threads, device, 8 * capacity), load(everywhere, device)
-    part = problem.cols / blocks
-    last = sorting(2 * problem.k) / threads
-    stream = reading(part * problem.itemsize, everywhere, times)
+    stream = reading(part * itemsize, everywhere, times)
     cut = cut_of(problem)
-    again, late = cut.exceeding(capacity * blocks), cut.exceeding(capacity) * (blocks > 1)
-    any_again = overflowing(capacity, blocks, problem)
+    again, late = cut.exceeding(capacity * blocks), cut.exceeding(capacity) if several else 0.0
+    any_again = 1.0 - (1.0 - again) ** rows
     passing = min(cut.passing, capacity * blocks)
     return (
         1.0,
-        problem.rows * problem.cols * problem.itemsize * 1e-6,
+        rows * problem.cols * itemsize * 1e-6,
         stream,
         stream * again,
-        any_again * part * problem.itemsize * 1e-6,
+        any_again * part * itemsize * 1e-6,
         any_again * part / threads,
         busy * again * part * 1e-3,
         late,
         late * passing / threads,
         times,
         times * part / threads,
-        times * part * problem.itemsize / (threads * loads),
+        times * part * itemsize / (threads * loads),
         times * sorting(capacity) / threads,
         times * capacity / threads,
-        times * last,
-        times * (blocks > 1),
-        times * (blocks > 1) * passing / threads,
-        times * (blocks > 1) * problem.k * blocks / threads,
+        times * sorting(2 * k) / threads,
+        times * several,
+        times * several * passing / threads,
+        times * several * k * blocks / threads,
         busy * part * 1e-3,
         busy * capacity * 1e-3,
         busy * passing * 1e-3,
         busy * passing * 1e-3 * (problem.itemsize == 2),
-        busy * problem.k * 1e-3,
+        busy * k * 1e-3,
     )
 
 
@@ -96,12 +95,13 @@ def maxima(config: Clusters, shared_bytes: int, problem: Problem, device: Device
     A list for little more than k overflows more often than in proportion; what it is made of is read again.
     """
     blocks, threads, lines, capacity = config.blocks, config.threads, config.lines, config.capacity
-    everywhere = problem.rows * blocks
+    rows, k, bytes_ = problem.rows, problem.k, problem.cols * problem.itemsize
+    everywhere, part = rows * blocks, bytes_ / blocks
     times = rounds(everywhere, threads, device, shared_bytes, REGISTERS // (threads * config.resident), blocks)
-    busy, part = load(everywhere, device), problem.cols * problem.itemsize / blocks
+    busy = load(everywhere, device)
     return (
         1.0,
-        problem.rows * problem.cols * problem.itemsize * 1e-6,
+        rows * bytes_ * 1e-6,
         reading(part, everywhere, times),
         times,
         remote(problem, device),
@@ -111,15 +111,15 @@ def maxima(config: Clusters, shared_bytes: int, problem: Problem, device: Device
         times * threads * 1e-2,
         times * threads * 1e-2 * (problem.itemsize == 2),
         times * part / threads,
-        times * problem.k / threads,
+        times * k / threads,
         times * capacity / threads,
-        times * problem.k / capacity,
-        times * (problem.k / capacity) ** 4,
-        times * (problem.k / threads) ** 2,
+        times * k / capacity,
+        times * (k / capacity) ** 4,
+        times * (k / threads) ** 2,
         busy * part * 1e-3,
-        busy * problem.k * 1e-3,
-        problem.rows * problem.k * 1e-3,
-        problem.rows * capacity * 1e-3,
+        busy * k * 1e-3,
+        rows * k * 1e-3,
+        rows * capacity * 1e-3,
     )
 
 
@@ -142,31 +142,32 @@ def buckets(config: Held, count: int, shared_bytes: int, problem: Problem, devic
     Floats of 16 bits are two to a register; a row that begins within a line has its ends read one by one.
     """
     threads = config.threads
-    times = rounds(problem.rows, threads, device, shared_bytes, REGISTERS // (threads * config.resident))
-    busy, vector = load(problem.rows, device), VECTOR_BYTES // problem.itemsize
-    each = vector * min(config.lines, -(-problem.cols // (vector * threads)))
-    half, ragged, ordered = problem.itemsize == 2, problem.layout.vector < vector, problem.sorted
+    rows, cols, k, itemsize, lines = problem.rows, problem.cols, problem.k, problem.itemsize, config.lines
+    times = rounds(rows, threads, device, shared_bytes, REGISTERS // (threads * config.resident))
+    busy, vector = load(rows, device), VECTOR_BYTES // itemsize
+    each, of_threads = vector * min(lines, -(-cols // (vector * threads))), busy * threads * 1e-3
+    half, ragged, ordered = itemsize == 2, problem.layout.vector < vector, problem.sorted
     of_block = (
         1.0,
-        config.lines,
+        lines,
         each,
         each * half,
         half,
         threads * 1e-2,
         count / threads,
         ordered,
-        ordered * problem.k / threads,
-        problem.k / threads,
+        ordered * k / threads,
+        k / threads,
         ragged,
     )
     return (
         1.0,
-        problem.rows * problem.cols * problem.itemsize * 1e-6,
-        reading(problem.cols * problem.itemsize, problem.rows, times),
-        problem.rows * problem.k * 1e-3,
+        rows * cols * itemsize * 1e-6,
+        reading(cols * itemsize, rows, times),
+        rows * k * 1e-3,
         busy,
-        *(times * one for one in of_block),
-        *(busy * threads * 1e-3 * one for one in of_block),
+        *[times * one for one in of_block],
+        *[of_threads * one for one in of_block],
     )
 
 

@@ -107,21 +107,17 @@ class Layout(NamedTuple):
 @lru_cache(64)  # whoever asks about a problem does so several times
 def ladder(config_type: Any, preferred: RadixConfig, problem: Problem, device: Device) -> tuple[Any, ...]:
     """The rungs of a family that serve an able problem, those nearest to what is preferred first."""
-    cols, k, vector, sorted_ = problem.cols, problem.k, problem.layout.vector, problem.sorted
+    rows, cols, k, sorted_ = problem.rows, problem.cols, problem.k, problem.sorted
     # a first call waits for this: of sizes it takes logarithms once, and nothing of a rung that is known before
-    room, cols_log, vector_log, k_log = held(preferred), log2(cols), vector.bit_length(), power_of_two(k).bit_length()
-    room_log, blocks_log = log2(room), preferred.blocks_per_row.bit_length()
-    threads_log, bits = (preferred.threads * preferred.blocks_per_row).bit_length(), preferred.radix_bits
+    cols_log, k_log, of_room = log2(cols), power_of_two(k).bit_length(), 0.3 if cols > held(preferred) else 1
     of_held = wanted_of_held(preferred.blocks_per_row, problem, device)
     costs: list[tuple[float, Any]] = []
-    for one in _layouts(config_type, problem.dtype, device):
+    for one, beside, by_room in _beside(config_type, preferred, problem.dtype, problem.layout.vector, device):
         longer = cols > one.held
-        if one.vector > vector or (longer and not one.full) or problem.rows * one.blocks >= 1 << 31:
+        if (longer and not one.full) or rows * one.blocks >= 1 << 31:
             continue
-        beside = 0.3 * abs(one.threads_log - threads_log) + 0.2 * abs(one.blocks_log - blocks_log)
-        beside += 0.5 * (vector_log - one.vector_log) + (0.3 if one.bits != bits else 0.0)
         if longer:
-            beside += (0.3 if cols > room else 1) * abs(one.held_log - room_log)
+            beside += of_room * by_room
             wanted = wanted_of_streamed(one.held, problem)
         else:
             beside += 0.1 * (one.held_log - cols_log)
@@ -136,6 +132,22 @@ def ladder(config_type: Any, preferred: RadixConfig, problem: Problem, device: D
                 costs.append((beside + (0.15 * apart if apart > 0 else -0.4 * apart), rung))
     costs.sort(key=itemgetter(0))
     return tuple([rung for _, rung in costs])
+
+
+@lru_cache(1 << 10)
+def _beside(
+    config_type: Any, preferred: RadixConfig, dtype: str, vector: int, device: Device
+) -> tuple[tuple[Layout, float, float], ...]:
+    """Layouts of loads no wider than `vector`, with doublings beside what is preferred; the last of what is held."""
+    threads_log, bits = (preferred.threads * preferred.blocks_per_row).bit_length(), preferred.radix_bits
+    blocks_log, vector_log, room_log = preferred.blocks_per_row.bit_length(), vector.bit_length(), log2(held(preferred))
+    found = []
+    for one in _layouts(config_type, dtype, device):
+        if one.vector <= vector:
+            beside = 0.3 * abs(one.threads_log - threads_log) + 0.2 * abs(one.blocks_log - blocks_log)
+            beside += 0.5 * (vector_log - one.vector_log) + (0.3 if one.bits != bits else 0.0)
+            found.append((one, beside, abs(one.held_log - room_log)))
+    return tuple(found)
 
 
 @cache

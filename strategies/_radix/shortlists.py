@@ -1,6 +1,6 @@
 """Which configurations are worth measuring, and which to begin with."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -66,20 +66,24 @@ def usual_items(problem: Problem, threads: int) -> int:
     return items if items <= spared or (items == 2 * spared and problem.itemsize < 8) else spared
 
 
-def capacities(config: RadixConfig, problem: Problem, device: Device) -> list[int]:
-    """Capacities worth measuring beside the other knobs, all of which fit: the smallest first, 0 the last.
+def with_capacities(layouts: Sequence[Any], problem: Problem, device: Device) -> list[Any]:
+    """Layouts, themselves without, with capacities worth measuring, all of which fit: the smallest first, 0 the last.
 
     More survivors than k: fewer digits. Of a streamed row as many times more survive as it is longer than its sample.
     """
-    least, longest = max(MIN_CAPACITY, power_of_two(problem.k)), power_of_two(problem.cols)
-    if (longer := -(-problem.cols // held(config))) > 1:
-        base = max(1024, power_of_two(2 * problem.k * longer))
-        wanted = [base, 4 * base] if problem.k <= sampled(config) else []
-    else:
-        wanted = [min(least * factor, max(least, longest)) for factor in (2, 4 if least > 256 else 8)]
-    most = most_capacity(config, problem, device)
-    found = list(dict.fromkeys(min(one, most) for one in wanted if least <= most))
-    return found if problem.sorted else [*found[:2], 0]
+    cols, k, found = problem.cols, problem.k, []
+    least, longest = max(MIN_CAPACITY, power_of_two(k)), power_of_two(cols)
+    of_held = [min(least * factor, max(least, longest)) for factor in (2, 4 if least > 256 else 8)]
+    for layout in layouts:
+        wanted, most = of_held, most_capacity(layout, problem, device)
+        if (longer := -(-cols // held(layout))) > 1:
+            base = max(1024, power_of_two(2 * k * longer))
+            wanted = [base, 4 * base] if k <= sampled(layout) else []
+        sizes = dict.fromkeys([min(one, most) for one in wanted]) if least <= most else {}
+        found += [with_capacity(layout, size) for size in sizes]
+        if not problem.sorted:
+            found.append(layout)
+    return found
 
 
 @lru_cache(1 << 12)  # a call where nothing was tuned asks for dozens

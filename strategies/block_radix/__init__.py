@@ -9,13 +9,12 @@ from autotopk.problem import ANSWERS, Problem
 from autotopk.strategies._radix.config import THREADS, RadixConfig
 from autotopk.strategies._radix.limits import most_items
 from autotopk.strategies._radix.shortlists import (
-    capacities,
     digit_widths,
     layouts,
     overflows,
     suits_cluster,
     usual_items,
-    with_capacity,
+    with_capacities,
 )
 from autotopk.strategies._radix.strategy import RadixStrategy
 from autotopk.strategies._short_rows import reasons_unmerged
@@ -61,8 +60,8 @@ class BlockRadix(RadixStrategy):
             for threads, items in [*layouts(problem, 1, problem.layout.vector, slack=2), *_samples(problem, device)]
             for bits in digit_widths(problem)
         ]
-        found = [with_capacity(one, size) for one in shapes for size in capacities(one, problem, device)]
-        return list(dict.fromkeys([*self.ladder(problem, device)[:1], *found]))
+        first = self.ladder(problem, device)[:1]
+        return list(dict.fromkeys([*first, *with_capacities(shapes, problem, device)]))
 
     def suits(self, problem: Problem, device: Device) -> bool:
         """Unless so few rows are so long that a cluster, or all of the device, should share each."""

@@ -9,14 +9,13 @@ from autotopk.problem import ANSWERS, Problem, power_below
 from autotopk.strategies._radix.config import KNOBS, THREADS, RadixConfig
 from autotopk.strategies._radix.limits import most_blocks, most_items
 from autotopk.strategies._radix.shortlists import (
-    capacities,
     digit_widths,
     layouts,
     least_cluster,
     overflows,
     suits_cluster,
     usual_items,
-    with_capacity,
+    with_capacities,
 )
 from autotopk.strategies._radix.strategy import RadixStrategy
 from autotopk.strategy import Features
@@ -69,8 +68,8 @@ class ClusterRadix(RadixStrategy):
             for blocks, threads, items in _layouts(problem, device)
             for bits in digit_widths(problem)
         ]
-        found = [with_capacity(one, size) for one in shapes for size in capacities(one, problem, device)]
-        return list(dict.fromkeys([*self.ladder(problem, device)[:1], *found]))
+        first = self.ladder(problem, device)[:1]
+        return list(dict.fromkeys([*first, *with_capacities(shapes, problem, device)]))
 
     def block_counts(self, problem: Problem, device: Device) -> Sequence[int]:
         """Up to clusters of which only half run at once."""

@@ -149,7 +149,7 @@ class SplitRadix(Strategy):
         splits = _splits(problem, device)[:2]
         least = max(_roomy(problem, splits[0]), power_of_two(4 * problem.k), 2048)
         found = [
-            SplitRadixConfig(blocks, threads, 4, capacity)
+            _rung(blocks, threads, capacity)
             for blocks in splits
             for threads in (512, 1024)
             for capacity in (least, 2 * least)
@@ -199,7 +199,7 @@ class SplitRadix(Strategy):
         """
         if problem.answer == WINDOWS:
             return KernelProgram.of(_split(config, _kind_of(problem.dtype), windows=True), Extent(1, (("rows", 1),)))
-        places = _places(config)
+        places = _places(config.blocks)
         state = Scratch("shared_state", Extent(8, (("rows", 1),)), zeroed=True)
         return KernelProgram(
             launches=(Launch(_split(config, _kind_of(problem.dtype)), (Extent(config.blocks, (("rows", 1),)),)),),
@@ -249,14 +249,14 @@ def scratch_bytes(config: SplitRadixConfig, problem: Problem) -> int:
     """Bytes of what all parts hand on, and of the counters."""
     if config.blocks == 1:
         return 0
-    places = _places(config).of({"rows": problem.rows, "k": problem.k})
+    places = _places(config.blocks).of({"rows": problem.rows, "k": problem.k})
     return places * (_key_bytes(problem) + 4) + 8 * problem.rows
 
 
-def _places(config: SplitRadixConfig) -> Extent:
-    if config.blocks == 1:
-        return Extent(0)
-    return Extent(SHARE * config.blocks, (("rows", 1), ("k", SHARE)))
+@lru_cache(1 << 12)
+def _places(blocks: int) -> Extent:
+    """For what so many parts of a row find."""
+    return Extent(SHARE * blocks, (("rows", 1), ("k", SHARE))) if blocks > 1 else Extent(0)
 
 
 def most_capacity(problem: Problem, device: Device) -> int:
@@ -302,6 +302,7 @@ def _kind_of(dtype: str) -> str:
 
 @lru_cache(1 << 12)
 def _rung(blocks: int, threads: int, capacity: int) -> SplitRadixConfig:
+    """Also of the shortlist: a call where nothing was tuned asks for several."""
     return SplitRadixConfig(blocks, threads, 4, capacity)
 
 

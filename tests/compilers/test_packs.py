@@ -48,6 +48,23 @@ def test_a_packed_kernel_is_not_compiled(folder: Path, source: TravellingSource,
     assert not cache_dir.exists()
 
 
+def test_a_packed_kernel_is_read_once(folder: Path, source: TravellingSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the shapes that it serves; anew after `reload`."""
+    checked(folder, source)
+    lengths: list[int] = []
+
+    def decompressed(data: bytes, length: int) -> bytes:
+        lengths.append(length)
+        return unpack(data, length)
+
+    unpack = file.decompressed
+    monkeypatch.setattr(file, "decompressed", decompressed)
+    for times in (1, 2):
+        assert source.load(90) is source.load(90)
+        assert len(lengths) == times
+        packs.reload()
+
+
 def test_packs_come_before_the_cache(folder: Path, source: TravellingSource) -> None:
     source.load(90)
     assert source.origin(90) == "cache"
