@@ -182,7 +182,7 @@ __device__ __forceinline__ Around<Blocks> elements_around(const Row& row, const 
   Around<Blocks> around = {};
 #pragma unroll
   for (int i = 0; i < Blocks::HOLDS; i++) {
-    if (holding.best[i] < cut) continue;
+    if (holding.best[i] < cut || (cut == 0 && !holding.has(i))) continue;  // 0 where there is none
     const uint4 bits = holding.again(row, i);
     unsigned reaching = 0, beyond = 0;
 #pragma unroll
