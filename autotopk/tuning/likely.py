@@ -43,8 +43,9 @@ def quick(
     near = model.near(TuningKey.of(problem))
     times = {one: _time_us(one, problem, device, model, near) for one in space}
     least = min((time for time in times.values() if time is not None), default=0.0)
-    most = {one: (HOPELESS if one in sure else UNLIKELY) * least for one in times}
-    return [one for one, time in times.items() if time is None or time <= most[one]]
+    return [
+        one for one, time in times.items() if time is None or time <= (HOPELESS if one in sure else UNLIKELY) * least
+    ]
 
 
 def _time_us(candidate: Candidate, problem: Problem, device: Device, model: Model, near: Near) -> float | None:

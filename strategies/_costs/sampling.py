@@ -77,7 +77,12 @@ def cut_of(problem: Problem) -> SampledCut:
 
 def overflowing(capacity: int, blocks: int, problem: Problem) -> float:
     """How likely it is that some list has no room for what the sample lets pass of its part of a row."""
-    return 1.0 - (1.0 - cut_of(problem).exceeding(capacity * blocks)) ** problem.rows
+    return of_any(cut_of(problem).exceeding(capacity * blocks), problem.rows)
+
+
+def of_any(likely: float, rows: int) -> float:
+    """How likely it is of any of so many rows, each as `likely`."""
+    return 1.0 - (1.0 - likely) ** rows
 
 
 @lru_cache(1 << 10)  # a call where nothing was tuned asks for dozens of configurations

@@ -6,7 +6,7 @@ from typing import Protocol
 from autotopk.device import Device
 from autotopk.problem import FLOAT_INF, VECTOR_BYTES, Problem
 from autotopk.strategies._costs import REGISTERS, load, reading, remote, rounds, sorting
-from autotopk.strategies._costs.sampling import crowding, cut_of, lacking
+from autotopk.strategies._costs.sampling import crowding, cut_of, lacking, of_any
 
 INDEX_BYTES = 8
 """Of an answer, beside each value."""
@@ -40,7 +40,7 @@ def lists(config: Lists, problem: Problem, device: Device) -> tuple[float, ...]:
     stream = reading(part * itemsize, everywhere, times)
     cut = cut_of(problem)
     again, late = cut.exceeding(capacity * blocks), cut.exceeding(capacity) if several else 0.0
-    any_again = 1.0 - (1.0 - again) ** rows
+    any_again = of_any(again, rows)
     passing = min(cut.passing, capacity * blocks)
     return (
         1.0,
@@ -64,7 +64,7 @@ def lists(config: Lists, problem: Problem, device: Device) -> tuple[float, ...]:
         busy * part * 1e-3,
         busy * capacity * 1e-3,
         busy * passing * 1e-3,
-        busy * passing * 1e-3 * (problem.itemsize == 2),
+        busy * passing * 1e-3 * (itemsize == 2),
         busy * k * 1e-3,
     )
 

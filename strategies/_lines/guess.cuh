@@ -123,7 +123,6 @@ struct Range {
     const Key width = width_to(most), step = Key(float(width) * fminf(fmaxf(part, 0.f), 0.9999f));
     return bottom + (step < width ? step : width - 1) + 1;
   }
-  __device__ __forceinline__ Key middle() const { return bottom + (top - bottom) / 2 + 1; }
-  __device__ __forceinline__ Key middle_to(Key most) const { return bottom + width_to(most) / 2 + 1; }
+  __device__ __forceinline__ Key middle(Key most = ONES) const { return bottom + width_to(most) / 2 + 1; }
   __device__ __forceinline__ Key width_to(Key most) const { return (most > bottom ? min(top, most) : top) - bottom; }
 };

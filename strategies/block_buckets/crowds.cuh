@@ -93,7 +93,7 @@ __device__ __noinline__ void select_crowd(Row row, Within within, unsigned k, Ro
     }
     const unsigned bucket = added.crossing.bucket;
     if (bucket == INTERVALS) {  // all others are NaN
-      write_ties<1>(row, room.exchange, 0, k - added.total, added.total, answers);
+      write_ties(row, room.exchange, 0, k - added.total, added.total, answers);
       want = within.count = added.total;
       break;
     }
@@ -103,7 +103,7 @@ __device__ __noinline__ void select_crowd(Row row, Within within, unsigned k, Ro
     if (count <= CAPACITY) {
       within.count = count;
     } else if (within.top == within.bottom) {
-      write_ties<1>(row, room.exchange, equal_key_of(key_of_word(within.top)), k - within.before, within.before, answers);
+      write_ties(row, room.exchange, equal_key_of(key_of_word(within.top)), k - within.before, within.before, answers);
       want = within.count = within.before, within.bottom = within.top + 1;
       break;
     }

@@ -217,7 +217,7 @@ __device__ __forceinline__ void select_in_any_order(const Row& row, const HeldRo
     const Added added = add_buckets<COUNT>(room, want);
     crossing = added.crossing;
     if (crossing.bucket == COUNT && all) {  // all others are NaN
-      write_ties<1>(row, room.exchange, 0, want - added.total, added.total, answers);
+      write_ties(row, room.exchange, 0, want - added.total, added.total, answers);
       if (added.total == 0) return;
       want = added.total, crossing = {COUNT - 1, want, 0}, below = least - 1;
       break;
@@ -232,7 +232,7 @@ __device__ __forceinline__ void select_in_any_order(const Row& row, const HeldRo
       } else if (first > last) {
         least = last, top = crossing.bucket ? first + 1 : top;
       } else {
-        write_ties<1>(row, room.exchange, equal_key_of(key_of_word(first)), want - crossing.before, crossing.before, answers);
+        write_ties(row, room.exchange, equal_key_of(key_of_word(first)), want - crossing.before, crossing.before, answers);
         want = crossing.before;
         if (!want) return;
         below = first;

@@ -280,7 +280,7 @@ def shared_bytes(config: ClusterListsConfig, itemsize: int, *, windows: bool) ->
     key = max(itemsize, 4)
     lists = 2 * config.capacity * (key + 4) + 4 * _intervals(config) + 20 * _listed(config, windows=windows)
     signals = 40  # and what alignment takes
-    return lists + config.blocks * (8 + 2 * key) + config.threads // 8 + signals
+    return lists + config.blocks * (20 + 2 * key) + 3 * config.threads // 8 + signals
 
 
 strategy = ClusterLists()

@@ -1,46 +1,8 @@
 // The best k of a row that the registers of a cluster hold: every block lists what reaches a cut of its own and sends it to
 // all others; each then has the lists of all, and ranks and writes its share of the answer.
 #pragma once
-#include "holding.cuh"
+#include "again.cuh"
 #include "share.cuh"
-
-template <class Blocks> constexpr unsigned SEGMENT = CAPACITY / Blocks::COUNT;  // of entries, for each block
-// Lines that a thread takes elements from.
-template <class Blocks> constexpr int AT_ONCE = LISTED < 2 * THREADS || SEGMENT<Blocks> < 2 * THREADS ? 1 : 2;
-
-// What blocks tell all others, by their numbers; rounds take turns with counts.
-struct Told {
-  unsigned counts[2][BLOCKS];
-  Key cuts[BLOCKS], tops[BLOCKS];
-  unsigned ranks[WARPS];  // of the block's own warps
-  Signal told, sent;      // counts of the first round, cuts and tops; entries
-};
-
-struct Room {
-  List list;          // of entries in their places
-  Key* keys;          // [CAPACITY] of the entries of all blocks, in a segment for each; 0 where there is none
-  unsigned* columns;  // [CAPACITY]
-  uint4* bits;        // [LISTED] lines that reach the block's cut
-  unsigned* lines;    // [LISTED] which
-  Told& told;
-  Exchange& exchange;
-};
-
-__device__ __forceinline__ Room room_of(unsigned char* dynamic, Counters& counters, Exchange& exchange) {
-  const List list = list_of(dynamic, &counters);
-  uint4* bits = reinterpret_cast<uint4*>(list.intervals + INTERVALS);
-  Key* keys = reinterpret_cast<Key*>(bits + LISTED);
-  unsigned* columns = reinterpret_cast<unsigned*>(keys + CAPACITY);
-  unsigned* lines = columns + CAPACITY;
-  return {list, keys, columns, bits, lines, *reinterpret_cast<Told*>(lines + LISTED), *kept(&exchange)};
-}
-
-// Reserve `own` of what is counted at `count`. Returns the first.
-__device__ __forceinline__ unsigned reserve_from(unsigned* count, unsigned own) {
-  unsigned all, start = 0, upto = scan_lanes(own, all);
-  if (lane_of() == 0 && all) start = atomicAdd(count, all);
-  return __shfl_sync(~0u, start, 0) + upto - own;
-}
 
 // List the block's lines that reach a cut, of which none is 0, in no order. Returns how many there are: if more than LISTED, not all
 // are listed. Has a barrier.
@@ -130,18 +92,18 @@ template <class Blocks> __device__ __forceinline__ void tell_all(const Room& roo
   Told& told = room.told;
   const unsigned own = Blocks::own();
   if constexpr (Blocks::COUNT == 1) {
-    if (threadIdx.x == 0) told.counts[0][0] = listed.count, told.cuts[0] = listed.guess.cut, told.tops[0] = listed.guess.top;
+    if (threadIdx.x == 0) told.counts[0] = listed.count, told.cuts[0] = listed.guess.cut, told.tops[0] = listed.guess.top;
     __syncthreads();
   } else {
     if (listed.count <= SEGMENT<Blocks>) send_entries<Blocks>(room, listed.count);
     if (threadIdx.x < Blocks::COUNT) {
-      send(&told.counts[0][own], listed.count, &told.told, threadIdx.x);
+      send(&told.counts[own], listed.count, &told.told, threadIdx.x);
       send(&told.cuts[own], listed.guess.cut, &told.told, threadIdx.x);
       send(&told.tops[own], listed.guess.top, &told.told, threadIdx.x);
     }
     wait_for(&told.told);
     if (threadIdx.x < 32) {
-      const unsigned its = lane_of() < Blocks::COUNT && lane_of() != own ? told.counts[0][lane_of() % Blocks::COUNT] : 0;
+      const unsigned its = lane_of() < Blocks::COUNT && lane_of() != own ? told.counts[lane_of() % Blocks::COUNT] : 0;
       const unsigned all = __reduce_add_sync(~0u, its <= SEGMENT<Blocks> ? its : 0);
       if (lane_of() == 0) expect(&told.sent, all * (sizeof(Key) + sizeof(unsigned)));
     }
@@ -176,72 +138,6 @@ __device__ __forceinline__ void count_entries(const Room& room, const Key (&keys
     const unsigned column = reaches && even.own > 0 ? room.columns[place_of(i)] : 0;
     intervals[i] = reaches ? even.interval(keys[i], column) : ~0u;
     if (reaches) atomicAdd(&room.list.intervals[intervals[i]], 1u);
-  }
-}
-
-// List all elements that reach a cut with every block. Returns how many there are: if more than CAPACITY, none is listed. Rounds
-// count from 1; all have barriers of the cluster.
-template <class Blocks>
-__device__ __forceinline__ unsigned list_reaching(const Row& row, const Holding<Blocks>& holding, const Room& room, Key cut,
-                                                  unsigned round) {
-  unsigned* count = &room.exchange.found[round % 3];
-  const Reaching<Blocks> reaching = elements_reaching(row, holding, cut);
-  unsigned slot = reserve_from(count, reaching.count());
-  __syncthreads();
-  if (threadIdx.x < Blocks::COUNT) Blocks::of(&room.told, threadIdx.x)->counts[round % 2][Blocks::own()] = *count;
-  Blocks::sync();
-  unsigned total = 0;
-#pragma unroll 1
-  for (unsigned block = 0; block < Blocks::COUNT; block++) {
-    if (block == Blocks::own()) slot += total;
-    total += room.told.counts[round % 2][block];
-  }
-  if (total <= CAPACITY)
-    store_reaching(row, holding, reaching, slot, [&](unsigned at, Key key, unsigned column) {
-#pragma unroll 1
-      for (unsigned block = 0; block < Blocks::COUNT; block++)
-        *Blocks::of(room.list.keys + at, block) = key, *Blocks::of(room.list.columns + at, block) = column;
-    });
-  if (threadIdx.x == 0) room.exchange.found[(round + 1) % 3] = 0;  // unused since the last barrier
-  Blocks::sync();
-  return total;
-}
-
-// The largest key of the row, to all of the cluster. Has a barrier of it.
-template <class Blocks> __device__ __forceinline__ Key largest_key(const Holding<Blocks>& holding, const Room& room) {
-  Key largest = holding.part;
-#pragma unroll
-  for (int i = 0; i < Blocks::HOLDS; i++) largest = max(largest, holding.best[i]);
-  largest = largest_of_lanes(largest);
-  if (lane_of() == 0) room.exchange.tops[warp_of()] = largest;
-  __syncthreads();
-  largest = largest_of_lanes(room.exchange.tops[lane_of() % WARPS]);
-  if (threadIdx.x < Blocks::COUNT) Blocks::of(&room.exchange, threadIdx.x)->block_tops[Blocks::own()] = largest;
-  Blocks::sync();
-  return largest_of_lanes(room.exchange.block_tops[lane_of() % Blocks::COUNT]);
-}
-
-// The same where own cuts misled: a cut for all, and others between those that are known. Returns how many are listed, at most
-// CAPACITY; the others of the best are written.
-template <class Blocks, class Answers>
-__device__ __forceinline__ unsigned list_again(const Row& row, const Holding<Blocks>& holding, unsigned k, const Room& room, Key cut, Key top,
-                                               const Answers& answers) {
-  Range range = {0, max(largest_key(holding, room), Key(1)), 0, row.cols};
-  unsigned count, round = 1;
-#pragma unroll 1
-  for (;;) {
-    count = list_reaching(row, holding, room, cut, round++);
-    if (count >= k && count <= CAPACITY) return count;
-    if (range.bottom == range.top) return count;  // those above the ties
-    if (count >= k) range.bottom = cut, range.within = count - range.above;
-    else range.top = cut - 1, range.within -= count - range.above, range.above = count;
-    if (range.bottom == range.top) {
-      write_ties<Blocks::COUNT>(row, room.exchange, range.top, k - range.above, range.above, answers);
-      if (!range.above) return 0;
-      cut = range.top + 1;
-    } else if (round == 2 && count >= k) cut = range.bottom + 1;  // perhaps most were ties
-    else if (round % 3 == 0) cut = range.middle();
-    else cut = range.between((k + CAPACITY) / 2, top);
   }
 }
 
@@ -298,7 +194,7 @@ __device__ __forceinline__ void select_gathered(const Row& row, Holding<Blocks>&
   const Share share = share_of<Blocks>(k);
   const Shared<Answers> put = {share, answers};
   unsigned count = 0;  // of a list without gaps
-  if (largest_of_lanes(room.told.counts[0][block]) <= SEGMENT<Blocks>) {
+  if (largest_of_lanes(room.told.counts[block]) <= SEGMENT<Blocks>) {
     const Even even = even_between(top, cut, row.cols, row.order);
     Key keys[ITEMS];
     unsigned intervals[ITEMS];
@@ -327,13 +223,15 @@ __device__ __forceinline__ void select_gathered(const Row& row, Holding<Blocks>&
 #pragma unroll
       for (int i = 0; i < ITEMS; i++) {
         if (intervals[i] == ~0u) continue;
-        const unsigned slot = atomicAdd(&room.list.counters->count, 1u);
-        room.list.keys[slot] = keys[i], room.list.columns[slot] = room.columns[place_of(i)];
+        listed_entries(room).set(atomicAdd(&room.list.counters->count, 1u), keys[i], room.columns[place_of(i)]);
       }
       __syncthreads();
       count = places.total;
     }
   }
-  if (!count) count = list_again(row, holding, k, room, least_of_lanes(room.told.cuts[block]), top, answers);
-  if (count) rank_list(room.list, count, min(count, share.end), row.cols, row.order, put);
+  const bool again = !count;
+  if (again) count = list_again(row, holding, k, room, least_of_lanes(room.told.cuts[block]), top, answers);
+  if (!count) return;
+  rank_listed(row, room, count, share.first, min(count, share.end), answers);
+  if (again) Blocks::wait();
 }

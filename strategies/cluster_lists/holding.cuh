@@ -28,6 +28,11 @@ template <class Blocks> struct Holding {
 
   __device__ __forceinline__ unsigned line(int number) const { return first + number * STRIDE; }
   __device__ __forceinline__ bool has(int number) const { return line(number) < end; }
+
+  // A line where that is seldom needed: of many, registers would be spilled for it.
+  __device__ __forceinline__ uint4 again(const Row& row, int number) const {
+    return Blocks::HOLDS > 8 ? __ldg(row.lines + line(number)) : bits[number];
+  }
 };
 
 template <bool SMALLEST, bool HALF, class Blocks> __device__ __forceinline__ void find_best(Holding<Blocks>& holding, Order order) {
@@ -113,12 +118,14 @@ template <bool ORDERED, class Blocks>
 __device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchange& exchange, unsigned* ranks, Aim aim, Order order,
                                          Key (*ordered)[32]) {
   constexpr int BELOW = ORDERED ? BELOW_KEY : 0;
-  Key maximum = 0;
+  Key maximum = 0, largest = 0;
 #pragma unroll
-  for (int i = 0; i < Blocks::HOLDS; i++)
+  for (int i = 0; i < Blocks::HOLDS; i++) {
     if ((i & (aim.spread - 1)) == 0) maximum = max(maximum, holding.best[i]);
-  const bool finite = !FLOAT || maximum < (SIGN | infinity_of(order));  // keys beyond are far from all others
-  const Key top = largest_of_lanes(finite ? maximum : Key(0));
+    largest = max(largest, holding.best[i]);
+  }
+  const bool finite = !FLOAT || largest < (SIGN | infinity_of(order));  // keys beyond are far from all others
+  const Key top = largest_of_lanes(finite ? largest : Key(0));
   if (BELOW) maximum = maximum << BELOW | (threadIdx.x * 40503 & 0xFFFF);
   exchange.maxima[warp_of()][lane_of()] = maximum;
   if (ORDERED) ordered[warp_of()][lane_of()] = maximum;  // of equal ones, places but the first keep what they have
@@ -139,14 +146,23 @@ __device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchang
   return {max(Key(cut >> BELOW), Key(1)), largest_of_lanes(exchange.tops[warp])};
 }
 
-// Which elements of a thread reach a cut, a bit each.
+// Elements of a thread, a bit each.
 template <class Blocks> struct Reaching {
   static constexpr int WORDS = (Blocks::HOLDS * VECTOR + 31) / 32;
   unsigned words[WORDS];
   unsigned part;
 
   __device__ __forceinline__ unsigned of_line(int number) const {
-    return words[number * VECTOR / 32] >> (number * VECTOR % 32) & EVERY;
+    unsigned word = words[0];
+#pragma unroll
+    for (int i = 1; i < WORDS; i++)
+      if (number * VECTOR / 32 == i) word = words[i];
+    return word >> (number * VECTOR % 32) & EVERY;
+  }
+  __device__ __forceinline__ void leave_out(const Reaching& others) {
+    part &= ~others.part;
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) words[i] &= ~others.words[i];
   }
   __device__ __forceinline__ unsigned count() const {
     unsigned sum = __popc(part);
@@ -156,21 +172,36 @@ template <class Blocks> struct Reaching {
   }
 };
 
+// Elements that reach a cut, and how many are beyond it. Not both by bits: of two words of bits from comparisons side by side ptxas (12.8
+// to 13.0) makes both from the predicates of one.
+template <class Blocks> struct Around {
+  Reaching<Blocks> reaching;
+  unsigned beyond;
+};
+
 template <class Blocks>
-__device__ __forceinline__ Reaching<Blocks> elements_reaching(const Row& row, const Holding<Blocks>& holding, Key cut) {
-  Reaching<Blocks> reaching = {};
+__device__ __forceinline__ Around<Blocks> elements_around(const Row& row, const Holding<Blocks>& holding, Key cut) {
+  Around<Blocks> around = {};
+  const auto look_at = [&](uint4 bits, unsigned inside) {
+    unsigned reaching = 0;
+#pragma unroll
+    for (int e = 0; e < VECTOR; e++) {
+      const Key key = equal_key(element(bits, e), row.order);
+      reaching |= unsigned(key >= cut) << e, around.beyond += key > cut && (inside >> e & 1);
+    }
+    return reaching & inside;
+  };
 #pragma unroll
   for (int i = 0; i < Blocks::HOLDS; i++) {
-    if (holding.best[i] < cut || (cut == 0 && !holding.has(i))) continue;
-    const unsigned chosen = elements_reaching(holding.bits[i], EVERY, cut, row.order);
-    reaching.words[i * VECTOR / 32] |= chosen << (i * VECTOR % 32);
+    if (holding.best[i] < cut || (cut == 0 && !holding.has(i))) continue;  // 0 where there is none
+    around.reaching.words[i * VECTOR / 32] |= look_at(holding.again(row, i), EVERY) << (i * VECTOR % 32);
   }
   if (holding.part_line != ~0u && holding.part >= cut) {
     unsigned inside;
     const uint4 bits = row.part(holding.part_line, inside);
-    reaching.part = elements_reaching(bits, inside, cut, row.order);
+    around.reaching.part = look_at(bits, inside);
   }
-  return reaching;
+  return around;
 }
 
 // Call `store(slot, key, column)` for them, slots from `slot` on.
@@ -180,9 +211,10 @@ __device__ __forceinline__ void store_reaching(const Row& row, const Holding<Blo
   for (int i = 0; i < Blocks::HOLDS; i++) {
     const unsigned chosen = reaching.of_line(i);
     if (!chosen) continue;
+    const uint4 bits = holding.again(row, i);
 #pragma unroll
     for (int e = 0; e < VECTOR; e++)
-      if (chosen >> e & 1) store(slot++, equal_key(element(holding.bits[i], e), row.order), row.column(holding.line(i), e));
+      if (chosen >> e & 1) store(slot++, equal_key(element(bits, e), row.order), row.column(holding.line(i), e));
   }
   if (!reaching.part) return;
   unsigned inside;

@@ -2,14 +2,12 @@
 // agree on splitters that give each a range of entries of its own; it is sent what the others have in that, and ranks it.
 #pragma once
 #include "gather.cuh"
-#include "sorting.cuh"
-
-typedef unsigned long long Entry;  // a key and the complement of its column: no two are equal, and the better are larger
 
 constexpr unsigned PART = CAPACITY / BLOCKS;                      // of all entries that there is room for
 constexpr unsigned RUN = 3 * PART / BLOCKS;                       // entries of a block in another's range, of which a fourth is likely
 constexpr int SHARING = WARPS > BLOCKS ? WARPS / BLOCKS : 1;      // warps for a run
 constexpr int OF_RUN = (RUN + SHARING * 32 - 1) / (SHARING * 32);  // entries of a thread
+constexpr int OF_THREAD = (BLOCKS * RUN + THREADS - 1) / THREADS;  // of a range
 constexpr int LIKELY = PART * VECTOR / THREADS;                   // elements of a thread that it looks at
 constexpr int AT_A_TIME = LIKELY < 1 ? 1 : LIKELY < 4 ? LIKELY : 4;
 constexpr int WARP_BITS = log_of(WARPS), COUNTED_BITS = 7, COUNTED = 1 << COUNTED_BITS;  // intervals of a range
@@ -30,7 +28,7 @@ constexpr unsigned TOLD_BYTES = BLOCKS * (BLOCKS + 2) * 4;
 
 // Whether there are so many blocks that it is sooner, and warps and room: what is shared lies where the lists of all blocks would.
 constexpr bool OWNED = BLOCKS >= 8 && PART >= 256 && (ELEMENT_BYTES == 2 || ELEMENT_BYTES == 4) && WARPS >= BLOCKS &&
-                       INTERVALS >= COUNTED && sizeof(Owners) <= CAPACITY * 8;
+                       INTERVALS >= 4 * COUNTED && sizeof(Owners) <= CAPACITY * 8;
 
 __device__ __forceinline__ Owners& owners_of(const Room& room) { return *reinterpret_cast<Owners*>(room.keys); }
 
@@ -93,7 +91,7 @@ __device__ __forceinline__ void find_splitters(Owners& owners, Key complete) {
 __device__ __forceinline__ void send_elements(const Row& row, const Room& room, unsigned listed, Key complete) {
   Owners& owners = owners_of(room);
   const Element* elements = reinterpret_cast<const Element*>(room.bits);
-  const unsigned all_elements = min(listed, unsigned(LISTED)) * VECTOR;
+  const unsigned all_elements = listed <= LISTED ? listed * VECTOR : 0;  // else all list again
 #pragma unroll 1
   for (unsigned first = threadIdx.x; first - lane_of() < all_elements; first += AT_A_TIME * THREADS) {
     Entry entry[AT_A_TIME];
@@ -107,7 +105,7 @@ __device__ __forceinline__ void send_elements(const Row& row, const Room& room, 
       if (!row.whole(line) && column >= row.cols) continue;
       const Key key = equal_key(row.whole(line) ? elements[at] : row.data()[column], row.order);
       const unsigned word = word_of(key, rest_of(column));
-      entry[i] = Entry(key) << 32 | ~column;
+      entry[i] = entry_of(key, column);
       unsigned better[4] = {};
 #pragma unroll
       for (int j = 0; j < BLOCKS; j++) better[j % 4] += owners.splitters[j] > word;
@@ -174,7 +172,7 @@ __device__ __forceinline__ Starts starts_of(const unsigned* counts) {
 }
 
 // Call `answers.put(rank, key, column)` for the entries of the range below rank k, each by some thread: they are counted by evenly
-// wide intervals of words, and ranked among the few of their own, or sorted where there are too many.
+// wide intervals of words, or where these crowd, by intervals between them, and ranked among the few of their own.
 template <class Answers>
 __device__ __forceinline__ void rank_range(const Room& room, const Received& received, Key top, unsigned k, const Answers& answers) {
   const Owners& owners = owners_of(room);
@@ -202,14 +200,12 @@ __device__ __forceinline__ void rank_range(const Room& room, const Received& rec
     starts.find(interval[i], begin[i], end[i]);
     if (entries[i]) places[begin[i] + place[i]] = entries[i];
   }
-  if (starts.crowd) {
-    sort_entries(places, received.count);
-#pragma unroll 1
-    for (unsigned at = threadIdx.x; at < min(received.count, k - received.first); at += THREADS)
-      answers.put(received.first + at, Key(places[at] >> 32), ~unsigned(places[at]));
-    return;
-  }
   __syncthreads();
+  if (starts.crowd) {
+    Entry* pivots = reinterpret_cast<Entry*>(room.list.intervals + INTERVALS / 2);
+    const auto put = [&](unsigned rank, Entry entry) { put_entry(answers, received.first + rank, entry); };
+    return rank_crowd<COUNTED, OF_THREAD>(places, received.count, 0, k - received.first, pivots, room.list.intervals, put);
+  }
 #pragma unroll
   for (int i = 0; i < OF_RUN; i++) {
     if (!entries[i]) continue;
@@ -220,7 +216,7 @@ __device__ __forceinline__ void rank_range(const Room& room, const Received& rec
       for (int j = 0; j < 4; j++)
         if (first + j < end[i]) rank += places[first + j] > entries[i];
     }
-    if (rank < k) answers.put(rank, Key(entries[i] >> 32), ~unsigned(entries[i]));
+    if (rank < k) put_entry(answers, rank, entries[i]);
   }
 }
 
@@ -251,8 +247,10 @@ __device__ __forceinline__ void select_owned(const Row& row, Holding<Together>& 
     return;
   }
   const unsigned count = list_again(row, holding, k, room, least_of_lanes(owners.cuts[block]), top, answers);
+  if (!count) return;
   const Share share = share_of<Together>(k);
-  if (count) rank_list(room.list, count, min(count, share.end), row.cols, row.order, Shared<Answers>{share, answers});
+  rank_listed(row, room, count, share.first, min(count, share.end), answers);
+  Together::wait();
 }
 
 // Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster; its lines were

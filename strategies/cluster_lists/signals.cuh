@@ -1,7 +1,7 @@
 // Signals tell a block of a cluster that what others sent has arrived: no sender waits, as it would at a barrier, until its writes
 // are done.
 #pragma once
-#include "ties.cuh"
+#include "guess.cuh"
 
 // Of a block's shared memory: counts bytes that are sent to it. For one use.
 struct Signal {

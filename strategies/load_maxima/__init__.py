@@ -85,8 +85,16 @@ class LoadMaximaConfig:
 
     @property
     def resident(self) -> int:
-        """Blocks of a processor that registers suffice for."""
-        return max(1, (1024 if self.lines <= 8 else 512) // self.threads)
+        """Blocks of a processor that registers suffice for: rows that a block has alone are mostly many, and take turns."""
+        return self._blocks_of_processor(16 if self.blocks == 1 else 8)
+
+    @property
+    def resident_of_windows(self) -> int:
+        """The same of windows: what is known of them takes registers."""
+        return self._blocks_of_processor(8)
+
+    def _blocks_of_processor(self, most_lines: int) -> int:
+        return max(1, (1024 if self.lines <= most_lines else 512) // self.threads)
 
     @property
     def room(self) -> int:
@@ -190,7 +198,7 @@ def _source(config: LoadMaximaConfig, kind: str, *, windows: bool) -> CudaSource
         "CAPACITY": capacity,
         "INTERVALS": _intervals(config),
         "ITEMS": max(1, min(MOST_ITEMS, capacity // config.threads)),
-        "RESIDENT": config.resident,
+        "RESIDENT": config.resident_of_windows if windows else config.resident,
         **({"HELD": min(config.lines, MOST_HELD)} if windows else {}),
     }
     return CudaSource(

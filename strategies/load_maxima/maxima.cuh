@@ -192,7 +192,7 @@ __device__ __forceinline__ void select_best(const Row& row, unsigned k, bool sma
       break;
     }
     if (round == 1 && count >= k) cut = range.bottom + 1;  // perhaps most were ties
-    else if (round % 3 == 0) cut = range.middle_to(ONES);
+    else if (round % 3 == 0) cut = range.middle();
     else cut = range.between((k + CAPACITY) / 2, guess.top);
   }
   cluster_arrive();  // after the first block's memory was read

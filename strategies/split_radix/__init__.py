@@ -147,7 +147,7 @@ class SplitRadix(Strategy):
         if not _suits(problem):
             return [self._usual(problem, device)]
         splits = _splits(problem, device)[:2]
-        least = max(_roomy(problem, splits[0]), power_of_two(4 * problem.k), 2048)
+        least = max(_roomy(problem, splits[0]), power_of_two(4 * problem.k), 512)
         found = [
             _rung(blocks, threads, capacity)
             for blocks in splits

@@ -2,14 +2,12 @@
 #pragma once
 #include "guess.cuh"
 
-// Write those that have a key, the first `want` by columns, behind the `above` best. Has barriers of as many blocks of the
-// cluster as take part, all or one.
-template <unsigned SHARING, class Answers>
+// Write those that have a key, the first `want` by columns, behind the `above` best. Has a barrier.
+template <class Answers>
 __device__ __forceinline__ void write_ties(const Row& row, Exchange& exchange, Key tie, unsigned want, unsigned above,
                                            const Answers& answers) {
-  const unsigned total = row.all_lines(), warps = WARPS * SHARING, each = (total + warps - 1) / warps;
-  const unsigned number = (SHARING > 1 ? block_of() * WARPS : 0) + warp_of();
-  const unsigned begin = min(number * each, total), end = min(begin + each, total);
+  const unsigned total = row.all_lines(), each = (total + WARPS - 1) / WARPS;
+  const unsigned begin = min(warp_of() * each, total), end = min(begin + each, total);
   unsigned rank = 0;
 #pragma unroll 1
   for (bool writes = false;; writes = true) {
@@ -30,9 +28,5 @@ __device__ __forceinline__ void write_ties(const Row& row, Exchange& exchange, K
     __syncthreads();
     unsigned all, own = lane_of() < WARPS ? exchange.ties[lane_of() % WARPS] : 0, upto = scan_lanes(own, all);
     rank = __shfl_sync(~0u, upto - own, warp_of());
-    if (SHARING == 1) continue;
-    if (threadIdx.x < BLOCKS) *of_block(&exchange.block_ties[block_of()], threadIdx.x) = all;
-    cluster_sync();
-    for (unsigned block = 0; block < block_of(); block++) rank += exchange.block_ties[block];
   }
 }
