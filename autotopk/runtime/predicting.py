@@ -52,10 +52,15 @@ class Proposal(NamedTuple):
 
 
 def model_for(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> Model | None:
-    """What was fitted for the key's kind on the device, else on a twin of it."""
+    """What was fitted for the key's kind on the device, else on a twin of it.
+
+    Of several layers' the one with the least bound around the key: who tuned a few shapes knows less of all others than
+    what is shipped.
+    """
     kind, twins = kind_of(key, device.type), lenders(device, known)[0]
     for winners in (known.get(device.fingerprint, NONE), *twins):
-        if model := winners.model(kind):
+        if models := winners.models(kind):
+            model = min(models, key=lambda one: one.bound(key))
             if winners.device is not None:
                 _leave_out_changed(model, winners.device)
             return model

@@ -1,7 +1,7 @@
 """The measured winners that run time serves: where they are read from, merged, and looked up."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop
 from itertools import chain, groupby
 from operator import itemgetter
@@ -49,8 +49,8 @@ class Winners:
         self.device = device
         self._by_key: dict[Key, Stored] = {}
         self._by_bucket: dict[Bucket, list[Stored]] = {}
-        self._fitted: dict[str, list[Row]] = {}
-        self._models: dict[str, Model | None] = {}
+        self._fitted: list[dict[str, list[Row]]] = []
+        self._models: dict[str, list[Model]] = {}
 
     def __iter__(self) -> Iterator[Winner]:
         """All of them."""
@@ -64,24 +64,25 @@ class Winners:
             self._by_bucket.setdefault(bucket_of(*key), []).append(stored)
 
     def fit(self, rows: Iterable[Row]) -> None:
-        """Take in what was fitted, unless an earlier layer brought some."""
-        if not self._fitted:
-            for row in rows:
-                self._fitted.setdefault(row[1], []).append(row)
+        """Take in what was fitted, by a layer."""
+        fitted = dict[str, list[Row]]()
+        for row in rows:
+            fitted.setdefault(row[1], []).append(row)
+        self._fitted.append(fitted)
 
     def fitted(self) -> Iterator[Row]:
-        """All of that."""
-        return chain.from_iterable(self._fitted.values())
+        """All of that by the first layer that has any."""
+        return chain.from_iterable(self._fitted[0].values() if self._fitted else ())
 
-    def model(self, kind: str) -> Model | None:
-        """What was fitted for a kind of problems, see `prediction.kind_of`; parsed once."""
+    def models(self, kind: str) -> Sequence[Model]:
+        """What layers fitted for a kind of problems, see `prediction.kind_of`; parsed once."""
         if kind not in self._models:
-            found = None
-            try:
-                found = model_of(self._fitted[kind]) if kind in self._fitted else None
-            except ValueError as error:
-                warn(f"times of {kind} are not predicted: {inert(error)}")
-            self._models[kind] = found
+            self._models[kind] = found = []
+            for fitted in self._fitted:
+                try:
+                    found += [model_of(fitted[kind])] if kind in fitted else []
+                except ValueError as error:
+                    warn(f"times of {kind} are not predicted: {inert(error)}")
         return self._models[kind]
 
     def exact(self, key: TuningKey) -> Winner | None:
@@ -159,7 +160,7 @@ def read_layers(files: Layers) -> dict[str, Winners]:
 
 
 def merge_fitted(found: "Contents", merged: dict[str, Winners]) -> None:
-    """Take in the devices of a file, and what was fitted of each, unless an earlier layer brought some."""
+    """Take in the devices of a file, and what was fitted of each."""
     for fingerprint, device in found.devices.items():
         merged.setdefault(fingerprint, Winners(device))
     for fingerprint, rows in groupby(found.fitted, key=itemgetter(0)):

@@ -4,7 +4,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import cycle, islice
-from math import ceil
+from math import ceil, inf
 from statistics import median
 from typing import Any, ClassVar
 
@@ -28,6 +28,9 @@ MAX_INPUTS = 40
 GRAPH_CALLS = 40
 """Calls of a graph, since to start one takes 6 us: of ten calls each seems 0.5 us slower than of forty."""
 
+FEWEST_CALLS = 3
+"""Of a graph that only few calls fill."""
+
 GRAPH_BYTES = 2_000_000_000
 """Of inputs that the calls of a graph read, beyond ten calls and one of every input: half a millisecond."""
 
@@ -46,8 +49,11 @@ class Timer(ABC):
         """Whether the inputs exceed the device's L2; false where its size is not known, as on a CPU."""
 
     @abstractmethod
-    def prepare(self, run: Run) -> Sample:
-        """Warm up, and make ready to sample. Raises MeasurementError where `run` cannot be timed."""
+    def prepare(self, run: Run, enough_us: float = inf) -> Sample:
+        """Warm up, and make ready to sample, with no more calls than are enough to fill microseconds.
+
+        Raises MeasurementError where `run` cannot be timed.
+        """
 
     def fill(self, x: Tensor) -> None:
         """Overwrite every input in place: what was prepared before then runs on the new data."""
@@ -80,13 +86,20 @@ class CudaTimer(Timer):
         super().fill(x)
         torch.cuda.synchronize(self.device)
 
-    def prepare(self, run: Run) -> Sample:
-        """Capture calls over all inputs in one graph."""
+    def prepare(self, run: Run, enough_us: float = inf) -> Sample:
+        """Capture calls over all inputs in one graph, or over the first of them."""
         calls = graph_calls(len(self.inputs), self.inputs[0].nbytes)
-        stream = self.stream
+        stream, start, end = self.stream, *(torch.cuda.Event(enable_timing=True) for _ in range(2))
         with torch.cuda.device(self.device), torch.cuda.stream(stream):
             for x in self.inputs[:3]:
                 run(x)
+            if enough_us < inf:
+                start.record(stream)
+                run(self.inputs[0])
+                end.record(stream)
+                end.synchronize()
+                once_us = _positive(start.elapsed_time(end) * 1e3)
+                calls = min(calls, max(FEWEST_CALLS, ceil(enough_us / once_us)))
             stream.synchronize()
             graph = torch.cuda.CUDAGraph()
             try:
@@ -99,7 +112,6 @@ class CudaTimer(Timer):
                 raise MeasurementError(f"cannot be captured in a CUDA graph: {first_line(error)}") from error
             graph.replay()
             stream.synchronize()
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
         def sample() -> float:
             with torch.cuda.device(self.device), torch.cuda.stream(stream):
@@ -121,8 +133,8 @@ class CpuTimer(Timer):
     sample_us = 3000.0
     """Least length of a sample."""
 
-    def prepare(self, run: Run) -> Sample:
-        """Find how many calls fill a sample; the first call is warm-up."""
+    def prepare(self, run: Run, enough_us: float = inf) -> Sample:
+        """Find how many calls fill a sample, never shorter than `sample_us`; the first call is warm-up."""
         rotation = cycle(self.inputs)
 
         def call_us() -> float:

@@ -85,7 +85,7 @@ class LoadMaximaConfig:
 
     @property
     def resident(self) -> int:
-        """Blocks of a processor that registers suffice for: rows that a block has alone are mostly many, and take turns."""
+        """Blocks of a processor that registers suffice for: of rows that blocks have alone there are mostly many."""
         return self._blocks_of_processor(16 if self.blocks == 1 else 8)
 
     @property

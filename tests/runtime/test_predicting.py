@@ -258,6 +258,26 @@ def test_a_twin_lends_its_predictions() -> None:
     assert dispatch.choose(Problem.contiguous(64, 5000, 100), kin).step != "predicted"
 
 
+def test_of_several_layers_the_surest_is_asked(
+    strategy: Laddered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: Driver
+) -> None:
+    deployed, sure = tmp_path / "winners.sqlite", model(fast=-0.5)
+    monkeypatch.setenv("AUTOTOPK_DB", str(deployed))
+    for bound, expected in (
+        (1.03, "predicted high"),
+        (1.04, "predicted high"),
+        (1.5, "predicted fast"),
+        (None, "predicted fast"),
+    ):
+        its = model(high=-0.5)
+        cell = next(iter(its.regions))
+        its.regions = {} if bound is None else {cell: Region(bound, 5)}
+        rows = rows_of(its, cpu_device().fingerprint, KIND)
+        artifact.publish([winner(64, 300, 3)], deployed, rows)
+        publish(sure)
+        assert ran() == expected
+
+
 def test_nothing_is_said_of_a_prediction() -> None:
     publish(model(fast=-0.5))
     assert told(lambda: autotopk.topk(X, K)) == []

@@ -10,7 +10,7 @@ from torch import Tensor
 from autotopk.errors import MeasurementError
 from autotopk.problem import Problem
 from autotopk.tuning import timing
-from autotopk.tuning.timing import CpuTimer, host_us, random_inputs, timer_for
+from autotopk.tuning.timing import FEWEST_CALLS, CpuTimer, host_us, random_inputs, timer_for
 
 CPU = torch.device("cpu")
 
@@ -124,3 +124,19 @@ def test_a_gpu_sample_holds_no_host_time() -> None:
     assert timer_for(random_inputs(Problem.contiguous(64, 32768, 128), torch.device("cuda"))).cold
     with pytest.raises(MeasurementError, match="cannot be captured"):
         timer.prepare(lambda x: x.sum().item())
+
+
+@pytest.mark.gpu
+def test_a_sample_of_a_gpu_has_no_more_calls_than_are_enough() -> None:
+    timer, seen = timer_for(random_inputs(Problem.contiguous(64, 4096, 128), torch.device("cuda"))), list[int]()
+
+    def run(x: Tensor) -> Tensor:
+        seen.append(x.data_ptr())
+        return torch.topk(x, 128).values
+
+    whole = timer.prepare(run)
+    assert len(seen) > 40
+    seen.clear()
+    few = timer.prepare(run, 200.0)
+    assert 4 + FEWEST_CALLS <= len(seen) < 40
+    assert few() == pytest.approx(whole(), rel=0.2)
