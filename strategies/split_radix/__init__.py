@@ -149,7 +149,7 @@ class SplitRadix(Strategy):
             _rung(blocks, threads, capacity)
             for blocks in splits
             for threads in (512, 1024)
-            for capacity in (least, 2 * least)
+            for capacity in (least, max(2 * least, 2048))
             if capacity <= CAPACITIES[-1]
         ]
         return [config for config in found if self.valid(config, problem, device)] or [self._usual(problem, device)]
