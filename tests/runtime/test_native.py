@@ -215,7 +215,7 @@ def test_nothing_is_kept(launches: list[tuple[int, ...]]) -> None:
         return sys.getallocatedblocks()
 
     blocks()
-    assert abs(blocks() - blocks()) < 100
+    assert abs(blocks() - blocks()) < 150  # one that is kept each time makes 200
 
 
 def test_what_another_version_built_is_left_alone(cache_dir: Path) -> None:
