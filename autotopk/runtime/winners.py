@@ -78,9 +78,9 @@ class Winners:
         """What layers fitted for a kind of problems, see `prediction.kind_of`; parsed once."""
         if kind not in self._models:
             self._models[kind] = found = []
-            for fitted in self._fitted:
+            for rows in (fitted[kind] for fitted in self._fitted if kind in fitted):
                 try:
-                    found += [model_of(fitted[kind])] if kind in fitted else []
+                    found.append(model_of(rows))
                 except ValueError as error:
                     warn(f"times of {kind} are not predicted: {inert(error)}")
         return self._models[kind]

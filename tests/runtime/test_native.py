@@ -208,14 +208,14 @@ def test_nothing_is_kept(launches: list[tuple[int, ...]]) -> None:
         bind(lambda *_: 0)(X)
 
     def blocks() -> int:
-        for _ in range(200):
+        for _ in range(300):
             everything()
         launches.clear()
         gc.collect()
         return sys.getallocatedblocks()
 
     blocks()
-    assert abs(blocks() - blocks()) < 150  # one that is kept each time makes 200
+    assert abs(blocks() - blocks()) < 150  # half of what one makes that is kept each time
 
 
 def test_what_another_version_built_is_left_alone(cache_dir: Path) -> None:
