@@ -11,6 +11,9 @@ from autotopk.strategies._costs.sampling import crowding, cut_of, lacking, of_an
 INDEX_BYTES = 8
 """Of an answer, beside each value."""
 
+MOST_KEPT = 32
+"""Lines of a thread that load_maxima keeps a maximum of each of."""
+
 SORTED_AT_ONCE = 8
 """Entries of a thread that wide_radix sorts in shared memory, of 64 bits 6."""
 
@@ -107,7 +110,7 @@ def maxima(config: Clusters, shared_bytes: int, problem: Problem, device: Device
         remote(problem, device),
         times * (blocks > 1),
         times * log2(blocks),
-        times * lines,
+        times * (lines if lines <= MOST_KEPT else 0),
         times * threads * 1e-2,
         times * threads * 1e-2 * (problem.itemsize == 2),
         times * part / threads,
@@ -121,6 +124,15 @@ def maxima(config: Clusters, shared_bytes: int, problem: Problem, device: Device
         rows * k * 1e-3,
         rows * capacity * 1e-3,
     )
+
+
+def streamed(config: Clusters, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:
+    """The same where several lines may share a maximum: also what that takes in each round, and of a processor."""
+    part, streams = problem.cols * problem.itemsize / config.blocks, config.lines > MOST_KEPT
+    everywhere = problem.rows * config.blocks
+    times = rounds(everywhere, config.threads, device, shared_bytes, REGISTERS // (config.threads * config.resident))
+    own = (times, times * part / config.threads, load(everywhere, device) * part * 1e-3)
+    return *maxima(config, shared_bytes, problem, device), *(streams * one for one in own)
 
 
 def crowded(config: Clusters, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:

@@ -88,23 +88,24 @@ __device__ __forceinline__ Guess guess_from(Exchange& exchange, Key maximum, Ran
   return guess;
 }
 
-// Of how many lines of a thread the maximum is taken, so that two of three maxima are none of the wanted.
-__device__ __forceinline__ int group_of(unsigned want, unsigned cols) {
-  int group = LINES;
+// Of how many of a thread's maxima the maximum is taken, so that two of three are none of the wanted.
+template <class Maxima> __device__ __forceinline__ int group_of(unsigned want, unsigned cols) {
+  int group = Maxima::COUNT;
 #pragma unroll
-  for (int smaller = LINES / 2; smaller; smaller /= 2)
-    if (2 * VECTOR * smaller * (unsigned long long)want > cols) group = smaller;
+  for (int smaller = Maxima::COUNT / 2; smaller; smaller /= 2)
+    if (2 * VECTOR * Maxima::EACH * smaller * (unsigned long long)want > cols) group = smaller;
   return group;
 }
 
+template <class Maxima>
 __device__ __forceinline__ Guess guess_cut(const Maxima& maxima, Exchange& exchange, unsigned want, const Row& row, Lines lines) {
-  const int group = group_of(want, row.cols);
+  const int group = group_of<Maxima>(want, row.cols);
   Key maximum = 0;
 #pragma unroll
-  for (int i = 0; i < LINES; i++)
-    if (i < group) maximum = max(maximum, maxima.keys[i]);
+  for (int i = 0; i < Maxima::COUNT; i++)
+    if (i < group) maximum = max(maximum, maxima.key(i));
   const unsigned own = lines.end - lines.begin, threads = max(min(own, unsigned(THREADS)), 1u);
-  const float elements = __fdividef(float(min(own, unsigned(group) * THREADS)), float(threads)) * VECTOR;  // of a maximum
+  const float elements = __fdividef(float(min(own, unsigned(group) * Maxima::EACH * THREADS)), float(threads)) * VECTOR;  // of a maximum
   Guess guess = guess_from(exchange, maximum, ranks_of(want, row.cols, elements, threads));
   guess.cut = row.cols <= CAPACITY && 2 * want > row.cols ? Key(0) : max(guess.cut, Key(1));
   return guess;

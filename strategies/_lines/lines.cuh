@@ -80,7 +80,8 @@ template <bool SMALLEST, bool HALF> __device__ __forceinline__ Key best_of(uint4
 
 // What a thread knows of its lines.
 struct Maxima {
-  Key keys[LINES];  // 0 where there is no line
+  static constexpr int COUNT = LINES, EACH = 1;  // maxima, and lines of each
+  Key keys[LINES];                               // 0 where there is no line
   unsigned first;   // its first line
   unsigned end;     // behind the last of the block
   Key part;         // of a line that is the row's in part, of two threads
@@ -88,6 +89,9 @@ struct Maxima {
 
   __device__ __forceinline__ unsigned line(int number) const { return first + number * THREADS; }
   __device__ __forceinline__ bool has(int number) const { return line(number) < end; }
+  __device__ __forceinline__ Key key(int number) const { return keys[number]; }
+  __device__ __forceinline__ unsigned best_line(int number) const { return line(number); }
+  __device__ __forceinline__ bool several(Key) const { return false; }
 };
 
 template <bool SMALLEST, bool HALF> __device__ __forceinline__ void read_lines(const Row& row, Maxima& maxima) {
@@ -116,9 +120,14 @@ __device__ __forceinline__ Lines lines_of_block(const Row& row) {
   return {begin, min(begin + each, row.end)};
 }
 
-__device__ __forceinline__ Maxima read_maxima(const Row& row, Lines lines, bool smallest) {
-  Maxima maxima;
+__device__ __forceinline__ void ask_for_first(const Row&, const Maxima&) {}
+
+// The maxima of the block's lines, and of those that are the row's in part. `meanwhile()` is called before any is known.
+template <class Maxima, class Meanwhile>
+__device__ __forceinline__ void read_maxima(const Row& row, Lines lines, bool smallest, Maxima& maxima, Meanwhile meanwhile) {
   maxima.first = lines.begin + threadIdx.x, maxima.end = lines.end;
+  ask_for_first(row, maxima);
+  meanwhile();
   if (!FLOAT || ELEMENT_BYTES == 8) read_lines<false, false>(row, maxima);
   else if (ELEMENT_BYTES == 2 && row.order.half())
     smallest ? read_lines<true, true>(row, maxima) : read_lines<false, true>(row, maxima);
@@ -133,5 +142,4 @@ __device__ __forceinline__ Maxima read_maxima(const Row& row, Lines lines, bool 
     for (int e = 0; e < VECTOR; e++)
       if (inside >> e & 1) maxima.part = max(maxima.part, equal_key(element(bits, e), row.order));
   }
-  return maxima;
 }
