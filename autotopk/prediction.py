@@ -12,6 +12,7 @@ measured the choice was at points around it that were left out of the fit.
 """
 
 import json
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -137,7 +138,7 @@ class Region(NamedTuple):
     """Measured around it."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Point:
     """A problem that was measured."""
 
@@ -149,27 +150,34 @@ class Point:
     slow: frozenset[str] = frozenset()
     """Strategies that were far behind, see `FAR_BEHIND`."""
 
+    @cached_property
+    def quick(self) -> frozenset[str]:
+        """The others that were measured."""
+        return frozenset(self.strategies) - self.slow
+
 
 Located = tuple[int, float, float, float, float, float, Point]
 """Number, place, and the point."""
+
+Strip = tuple[list[float], list[Located]]
+"""Points of about the same columns and k by their rows, and these rows."""
 
 
 class Near:
     """The points around a problem."""
 
-    def __init__(self, squares: Sequence[tuple[float, Point]]) -> None:
-        """Set up, from points and the squares of their distances in doublings, the nearest first."""
-        self.around = [(exp(away * _PER_SQUARE), point.strategies) for away, point in squares]
-        self.nearest = [(exp(away * _PER_SHORT), point.candidates) for away, point in squares if away < NEAREST]
-        self._judges = [point for _, point in squares[:JUDGES]]
+    def __init__(self, squares: Sequence[tuple[float, int, Point]]) -> None:
+        """Set up, from squares of distances in doublings, numbers and points, the nearest first."""
+        self.around = [(exp(away * _PER_SQUARE), point.strategies) for away, _, point in squares]
+        self.nearest = [(exp(away * _PER_SHORT), point.candidates) for away, _, point in squares if away < NEAREST]
+        self._judges = [point for _, _, point in squares[:JUDGES]]
 
     @property
     def slow(self) -> set[str]:
         """Strategies that were far behind wherever they were measured around."""
-        judges = self._judges
-        behind = set().union(*[point.slow for point in judges])
-        behind.difference_update(*[point.strategies.keys() - point.slow for point in judges])
-        return {name for name in behind if sum([name in point.slow for point in judges]) >= LEAST_JUDGES}
+        sayings = [point.slow for point in self._judges]
+        behind = set().union(*sayings).difference(*[point.quick for point in self._judges])
+        return {name for name in behind if sum([name in slow for slow in sayings]) >= LEAST_JUDGES}
 
 
 def _mean(weighted: Sequence[tuple[float, Mapping[str, float]]], name: str) -> float:
@@ -204,18 +212,20 @@ class Model:
     def near(self, key: TuningKey) -> Near:
         """The points around a problem."""
         rows, cols, k, width, order = place_of(key)
-        found, cells = [], self._cells
-        for cell in product(*[(at - 1, at, at + 1) for at in map(_edge, (rows, cols, k))]):
-            for number, r, c, o, w, s, point in cells.get(cell, ()):
-                r, c = r - rows, c - cols  # products, of which a power is a multiple of the time
-                away = r * r + c * c
-                if away < FARTHEST:  # of many points that is all there is to know
-                    o, w, s = o - k, w - width, s - order
-                    away += o * o + w * w + s * s
-                    if away < FARTHEST:
-                        found.append((away, number, point))
-        found.sort()  # sums are the same whatever the cells
-        return Near([(away, point) for away, _, point in found])
+        strips, least, most = self._strips, rows - _FARTHEST, rows + _FARTHEST
+        found: list[tuple[float, int, Point]] = []
+        for at in product(*[(edge - 1, edge, edge + 1) for edge in (_edge(cols), _edge(k))]):
+            if strip := strips.get(at):
+                along, points = strip
+                for number, r, c, o, w, s, point in points[bisect_left(along, least) : bisect_right(along, most)]:
+                    c, o = c - cols, o - k  # products, of which a power is a multiple of the time
+                    if c * c + o * o < FARTHEST:  # of many points that is all there is to know
+                        r, w, s = r - rows, w - width, s - order
+                        away = r * r + c * c + (o * o + w * w + s * s)
+                        if away < FARTHEST:
+                            found.append((away, number, point))
+        found.sort()  # sums are the same whatever the strips
+        return Near(found)
 
     def leave_out(self, strategy: str) -> None:
         """Predict nothing of it from now on."""
@@ -223,11 +233,13 @@ class Model:
         self._curves.pop(strategy, None)
 
     @cached_property
-    def _cells(self) -> dict[tuple[int, ...], list[Located]]:
-        """The points by cells as long as the farthest is away: who looks around looks at those next to its own."""
-        found = defaultdict[tuple[int, ...], list[Located]](list)
+    def _strips(self) -> dict[tuple[int, ...], Strip]:
+        """The points by strips as wide as the farthest is away: who looks around looks at those next to its own."""
+        found = defaultdict[tuple[int, ...], Strip](lambda: ([], []))
         for number, point in enumerate(sorted(self.points, key=lambda one: one.place)):
-            found[tuple(map(_edge, point.place[:3]))].append((number, *point.place, point))
+            rows, points = found[tuple(map(_edge, point.place[1:3]))]
+            rows.append(point.place[0])
+            points.append((number, *point.place, point))
         return dict(found)
 
     @cached_property
@@ -293,7 +305,7 @@ _PER_SQUARE, _PER_SHORT = -1 / REACH**2, -1 / SHORT_REACH**2
 
 
 def _edge(doublings: float) -> int:
-    """Which cell of points a place is in, along one edge."""
+    """Which strip of points a place is in, along one edge."""
     return int(doublings // _FARTHEST)
 
 

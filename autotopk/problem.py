@@ -134,6 +134,9 @@ class Problem(Query):
     device_type: str = field(kw_only=True)
     layout: MemoryLayout = field(kw_only=True)
 
+    def __hash__(self) -> int:
+        return hash((self.rows, self.cols, self.k, self.dtype))  # every cache asks, and little else tells more
+
     @classmethod
     def contiguous(
         cls,

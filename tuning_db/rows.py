@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import cache
 from math import inf
@@ -34,7 +34,7 @@ from autotopk.tuning_db.columns import (
     or_nothing,
     why_not,
 )
-from autotopk.tuning_db.identifiers import row_id
+from autotopk.tuning_db.identifiers import Met, row_id
 from autotopk.tuning_db.models import (
     Base,
     CandidateRow,
@@ -147,28 +147,31 @@ def run_id(session: Session, run: RunRecord) -> int:
     )
 
 
-def insert_measurements(session: Session, run: int, measurements: Iterable[Measurement]) -> None:
-    """Add measurements to a run."""
+def _device_of(session: Session, run: int) -> Device:
     query = select(*_columns(DeviceRow)).join_from(RunRow, DeviceRow).where(RunRow.id == run)
     device = next(map(_device, checked(session, query)), None)
     if device is None:
         raise DatabaseError(f"there is no run {run}")
-    # a batch shares most of its strategies, configurations and workloads
-    number: Callable[..., int] = cache(lambda table, **columns: row_id(session, table, columns))
-    rows = []
+    return device
+
+
+def insert_measurements(session: Session, run: int, measurements: Iterable[Measurement], met: Met) -> None:
+    """Add measurements to a run."""
+    device, rows = met.once(run, lambda: _device_of(session, run).fingerprint), []
     for one in measurements:
-        if one.device.fingerprint != device.fingerprint:
-            raise ValueError(
-                f"measurement {one.uuid} is of {one.device.fingerprint}, its run is on {device.fingerprint}"
-            )
+        if one.device.fingerprint != device:
+            raise ValueError(f"measurement {one.uuid} is of {one.device.fingerprint}, its run is on {device}")
         columns = {name: getattr(one, name) for name in _own_columns(MeasurementRow) if name not in _OF_IDENTITY}
         columns |= asdict(one.identity)
         columns["run_id"] = run
-        columns["candidate_id"] = number(CandidateRow, **asdict(one.candidate))
-        columns["workload_id"] = number(WorkloadRow, **asdict(one.key))
+        columns["candidate_id"] = met.number(session, CandidateRow, one.candidate)
+        columns["workload_id"] = met.number(session, WorkloadRow, one.key)
         rows.append(columns)
     if rows:
-        session.execute(insert(MeasurementRow), rows)
+        session.connection().execute(_INSERT, rows)
+
+
+_INSERT = insert(Base.metadata.tables[MeasurementRow.__tablename__])  # by the class it takes several times as long
 
 
 def are_known(session: Session, measurements: Iterable[Measurement]) -> bool:

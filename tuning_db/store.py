@@ -23,6 +23,7 @@ from autotopk.files import make_private, open_regular
 from autotopk.key import TuningKey
 from autotopk.tuning_db import migrations, rows
 from autotopk.tuning_db.engines import ALONE, READ, WRITE, engine_of, passes
+from autotopk.tuning_db.identifiers import Met
 from autotopk.tuning_db.models import MeasurementRow, RunRow
 from autotopk.tuning_db.records import Environment, Measurement, Software, Stage, Tried, Winner
 from autotopk.tuning_db.winners import Evidence
@@ -42,6 +43,8 @@ class Store:
     def __init__(self, place: Database, engine: Engine) -> None:
         self.place = place
         self._engine = engine
+        self._beginning = {begin: engine.execution_options(begin=begin) for begin in (READ, WRITE, ALONE)}
+        self._met = Met()
 
     @classmethod
     def open(cls, place: Database, *, read_only: bool = False) -> Self:
@@ -108,15 +111,17 @@ class Store:
         Raises DatabaseError where a uuid is known already, or a measurement is "ok" without a ratio or samples, and
         ValueError where one is of another device than the run.
         """
-        batch, tried = list(measurements), False
+        batch, tried, met = list(measurements), False, self._met
 
         def insert(session: Session) -> None:
-            nonlocal tried
+            nonlocal tried, met
+            met = Met(self._met)
             if not (tried and rows.are_known(session, batch)):  # lost was the answer to the commit alone
                 tried = True
-                rows.insert_measurements(session, run, batch)
+                rows.insert_measurements(session, run, batch, met)
 
         self.write(insert)
+        met.keep()
 
     def measurements(
         self, *, device: str | None = None, key: TuningKey | None = None, stage: Stage | None = None
@@ -180,10 +185,10 @@ class Store:
 
         def merge(session: Session) -> int:
             known = set(session.scalars(select(MeasurementRow.uuid)))
-            added = 0
+            added, met = 0, Met()
             for run, measurements in runs:
                 if new := [one for one in measurements if one.uuid not in known]:
-                    rows.insert_measurements(session, rows.run_id(session, run), new)
+                    rows.insert_measurements(session, rows.run_id(session, run), new, met)
                     added += len(new)
             for one in discards:
                 rows.discard(session, one)
@@ -232,7 +237,7 @@ class Store:
     def _transaction(self, begin: str) -> Iterator[Session]:
         """The one place where errors of a database, and odd values in it, become DatabaseError."""
         try:
-            with Session(self._engine.execution_options(begin=begin)) as session, session.begin():
+            with Session(self._beginning[begin]) as session, session.begin():
                 yield session
         except (SQLAlchemyError, sqlite3.Error, rows.OddValueError, UnicodeDecodeError) as error:
             # the last of these where SQLite quotes what is no text of a damaged file

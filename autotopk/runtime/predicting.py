@@ -1,6 +1,6 @@
 """What could serve a problem by predicted times, quickest first: rungs of the able strategies, and their shortlists."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import partial
 from math import inf, isclose
 from operator import attrgetter, itemgetter
@@ -95,19 +95,20 @@ def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:
     A first call waits for this: what is far behind, or was at all points around, is not asked further, and nothing is
     worked out twice.
     """
-    near = model.near(TuningKey.of(problem))
-    slow, known = near.slow, [one for one in registry.available() if one.name in model.strategies]
-    likely = [one for one in known if one.name not in slow]
-    behind = [one for one in known if one.name in slow]
-    return _asked(likely, problem, device, model, near) or _asked(behind, problem, device, model, near)
+    near, known = model.near(TuningKey.of(problem)), model.strategies.keys()
+    slow = near.slow
+    likely = _asked(known - slow, problem, device, model, near)
+    return likely or _asked(known & slow, problem, device, model, near)
 
 
-def _asked(
-    strategies: Iterable[Strategy], problem: Problem, device: Device, model: Model, near: Near
-) -> list[Proposal]:
+def _asked(names: Set[str], problem: Problem, device: Device, model: Model, near: Near) -> list[Proposal]:
     """`proposals` of some strategies."""
-    found = list[Proposal]()
-    asked = [_Family(one, problem, device, model, near) for one in strategies if one.is_able(problem, device)]
+    found: list[Proposal] = []
+    asked = [
+        _Family(one, problem, device, model, near)
+        for one in registry.available()
+        if one.name in names and one.is_able(problem, device)
+    ]
     for family in asked:
         family.ask(family.ladder[:1], 0.0, found)
         if not family.known:  # torch's operators have no rungs
@@ -141,7 +142,8 @@ class _Family:
     def __init__(self, strategy: Strategy, problem: Problem, device: Device, model: Model, near: Near) -> None:
         self.strategy, self.problem, self.device = strategy, problem, device
         self.ladder = strategy.ladder(problem, device)[:RUNGS]
-        self.best, self.known = inf, set[str]()
+        self.known: set[str] = set()
+        self.best = inf
         self.name, self.times, self.points = f"{strategy.name} ", model.of(strategy.name, near), model.candidates
 
     @property
@@ -158,5 +160,6 @@ class _Family:
                 time_us = times(name, terms(config, problem, device))
                 if time_us is not None:
                     known.add(name)
-                    self.best = min(self.best, time_us)
+                    if time_us < self.best:
+                        self.best = time_us
                     found.append(Proposal(time_us * handicap, name, time_us, points.get(name, 0), strategy, config))

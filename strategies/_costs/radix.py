@@ -72,6 +72,8 @@ def terms(config: RadixConfig, problem: Problem, device: Device) -> tuple[float,
 
 NONE = (0.0, 0.0, 0.0, 0.0)
 
+NORMAL = NormalDist()
+
 
 @lru_cache(1 << 12)  # what no row has a say in
 def _fixed(config: RadixConfig, itemsize: int, device: Device) -> tuple[int, int, int, int, float, int, bool]:
@@ -111,7 +113,7 @@ def survivors(cols: int, k: int, dtype: str, bits: int) -> float:
     exponent_bits = {"float16": 5, "float64": 11}.get(dtype, 8)
     mantissa = max(0, bits - 1 - exponent_bits)
     share = min(max(k / (cols + 1), 1e-12), 1 - 1e-12)
-    threshold = NormalDist().inv_cdf(1 - share)
+    threshold = NORMAL.inv_cdf(1 - share)
     fraction, exponent = frexp(abs(threshold))  # in [0.5, 1)
     coarse = 1 << max(0, 1 + exponent_bits - bits)  # exponents that share a bin
     if coarse > 1:

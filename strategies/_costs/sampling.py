@@ -1,7 +1,7 @@
 """How many elements reach the cut that a sample of a row tells (`split_radix/sample.cuh`), before it is taken."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import erfc, exp, log, sqrt
 
 from autotopk.problem import VECTOR_BYTES, Problem, power_below
@@ -44,10 +44,16 @@ def _less_than(rank: int, count: int, likely: float) -> float:
     if likely >= 1:
         return 0.0
     its, odds, found = (1 - likely) ** count, likely / (1 - likely), 0.0
-    for number in range(rank):
+    for ratio in _ratios(count)[:rank]:
         found += its
-        its *= (count - number) / (number + 1) * odds
+        its *= ratio * odds
     return min(found, 1.0)
+
+
+@cache
+def _ratios(count: int) -> list[float]:
+    """Of each way to choose one more of `count`, from none on, to the ways before."""
+    return [(count - number) / (number + 1) for number in range(count + 1)]
 
 
 def aimed_at(want: float) -> float:

@@ -23,12 +23,12 @@ one from rows side by side."""
 
 def reading_of(lanes: int, problem: Problem) -> Reading:
     """How a problem is read by so many lanes: ragged rows only where each has two loads, which it pays for."""
-    widest = VECTOR_BYTES // problem.itemsize
-    if problem.layout.side_by_side:
-        return "beside"
-    if problem.layout.vector == widest:
+    layout, widest = problem.layout, VECTOR_BYTES // problem.itemsize
+    if layout.vector == widest:
         return "aligned"
-    return "ragged" if problem.layout.aligned and problem.cols >= 2 * lanes * widest else "single"
+    if layout.side_by_side:
+        return "beside"
+    return "ragged" if layout.aligned and problem.cols >= 2 * lanes * widest else "single"
 
 
 def width_of(reading: Reading, itemsize: int) -> int:

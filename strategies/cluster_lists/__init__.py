@@ -9,7 +9,7 @@ from typing import ClassVar
 from autotopk.candidate import Knob
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
-from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
+from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_below, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import split
 from autotopk.strategies._costs.sampling import aimed_at
@@ -141,7 +141,9 @@ class ClusterLists(LinesStrategy):
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[ClusterListsConfig]:
         """The fewest lines for each number of threads and blocks that run at once, and the shortest lists that do."""
-        return _shortlist(problem, device)
+        everything, k = -(-problem.cols * problem.itemsize // 16), problem.k
+        least = tuple([_least(k, blocks) for blocks in BLOCKS])
+        return _shortlist(least, power_of_two(everything), _most_at_once(problem, device), problem.itemsize, device)
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """Clusters that run at once, or nearly, and short lists."""
@@ -156,7 +158,9 @@ class ClusterLists(LinesStrategy):
     def heuristic(self, problem: Problem, device: Device) -> ClusterListsConfig | None:
         """Long rows whose clusters all run at once; other families' else."""
         usual = self.usual(problem, device)
-        if usual is None or problem.cols * problem.itemsize < MIN_BYTES or not _at_once(usual.blocks, problem, device):
+        if usual is None or problem.cols * problem.itemsize < MIN_BYTES:
+            return None
+        if usual.blocks > _most_at_once(problem, device):
             return None
         return usual
 
@@ -167,10 +171,10 @@ class ClusterLists(LinesStrategy):
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[ClusterListsConfig]:
         """Of clusters that run at once, or the smallest, with lists that are long enough."""
-        least = {blocks: _least(problem.k, blocks) for blocks in BLOCKS}
-        able = [one for one in super().ladder(problem, device) if least[one.blocks] <= one.capacity]
-        smallest = min((one.blocks for one in able), default=0)
-        return [one for one in able if one.blocks == smallest or _at_once(one.blocks, problem, device)]
+        k = problem.k
+        able = [one for one in super().ladder(problem, device) if _least(k, one.blocks) <= one.capacity]
+        most = max(min([one.blocks for one in able], default=0), _most_at_once(problem, device))
+        return [one for one in able if one.blocks <= most]
 
     def steps(self, windows: bool) -> Sequence[ClusterListsConfig]:
         """See `LinesStrategy`."""
@@ -218,19 +222,25 @@ def _source(config: ClusterListsConfig, kind: str, *, windows: bool) -> CudaSour
     )
 
 
-def _at_once(blocks: int, problem: Problem, device: Device) -> bool:
-    """Whether all clusters run at the same time: sixteen processors that are free are not always neighbours."""
-    return problem.rows * blocks * (2 if blocks > 8 else 1) <= device.processors
+def _most_at_once(problem: Problem, device: Device) -> int:
+    """Blocks of the largest clusters of which all run at the same time: 16 free processors are not always neighbours.
+
+    0 where not even single blocks do.
+    """
+    room = device.processors // problem.rows
+    return 16 if room >= 32 else min(power_below(room), 8) if room else 0
 
 
-@lru_cache(64)  # whoever asks about a problem does so several times
-def _shortlist(problem: Problem, device: Device) -> tuple[ClusterListsConfig, ...]:
+@lru_cache(1 << 12)  # a call where nothing was tuned meets few of them
+def _shortlist(
+    least: tuple[int, ...], everything: int, most_blocks: int, itemsize: int, device: Device
+) -> tuple[ClusterListsConfig, ...]:
+    """For the least capacities of `BLOCKS`, lines of a row (a power of two), and blocks that run at once."""
     found: list[ClusterListsConfig] = []
-    everything, itemsize = -(-problem.cols * problem.itemsize // 16), problem.itemsize
-    for blocks in BLOCKS:
-        if found and not _at_once(blocks, problem, device):
-            continue
-        size = max(_least(problem.k, blocks), 256)
+    for blocks, needed in zip(BLOCKS, least, strict=True):
+        if found and blocks > most_blocks:
+            break
+        size = max(needed, 256)
         if size > CAPACITIES[-1] or everything > blocks * MOST_LINES:
             continue
         for threads in (256, 512):

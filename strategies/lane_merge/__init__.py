@@ -1,5 +1,6 @@
 """Short rows of floats, sorted lane by lane and merged, in Triton: the fastest for small k."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -101,8 +102,13 @@ class LaneMergeKernel:
         return (
             problem.k <= self.most
             and self.inside * self.step <= problem.cols <= self.longest
-            and self.config.depth >= min(-(-problem.cols // self.step) * self.width, least_depth(self.config, problem))
+            and self.is_deep_enough(problem)
         )
+
+    def is_deep_enough(self, problem: Problem) -> bool:
+        """The last of these."""
+        config, loads = self.config, -(-problem.cols // self.step)
+        return config.depth >= min(loads * self.width, least_depth(config.lanes, config.tree, problem))
 
     def work(self, problem: Problem) -> float:
         """About the instructions of a row times its lanes; a round in a loop costs more than others."""
@@ -199,7 +205,7 @@ class LaneMerge(Strategy):
             and config.warps in WARPS
             and config.depth in DEPTHS
             and share(config.lanes, problem) <= MAX_SHARE
-            and config.depth >= min(share(config.lanes, problem), least_depth(config, problem))
+            and config.depth >= min(share(config.lanes, problem), least_depth(config.lanes, config.tree, problem))
             and (problem.k <= TREE_K or not config.tree)
         )
 
@@ -245,11 +251,11 @@ def ordered(rungs: Iterable[LaneMergeKernel], short: Sequence[LaneMergeConfig], 
     return list(dict.fromkeys(rung.config for rung in sorted(rungs, key=place)))
 
 
-def least_depth(config: LaneMergeConfig, problem: Problem) -> float:
+def least_depth(lanes: int, tree: bool, problem: Problem) -> float:
     """Length of a list that hardly ever ends too soon: of so many elements, those that fall to one lane, and more."""
-    if config.tree:  # for what lacks its last bits, also the one after the k-th
-        return problem.k if problem.itemsize == 2 or config.lanes >= 8 else problem.k + 1
-    mean = (problem.k + 2) / config.lanes
+    if tree:  # for what lacks its last bits, also the one after the k-th
+        return problem.k if problem.itemsize == 2 or lanes >= 8 else problem.k + 1
+    mean = (problem.k + 2) / lanes
     return min(problem.k + 2, mean + 3.5 * sqrt(mean) + 2)
 
 
@@ -263,18 +269,19 @@ def share(lanes: int, problem: Problem) -> int:
 def _shortlist(problem: Problem, device: Device) -> tuple[LaneMergeConfig, ...]:
     found: list[LaneMergeConfig] = []
     for lanes in _lane_counts(problem, device):
+        depths = _depths(lanes, problem, tree=False, least=8)[: 1 if problem.k <= 16 else 2]
+        lists = [(depth, False) for depth in depths]
+        if problem.k <= TREE_K and lanes <= 8:
+            lists.append((_depths(lanes, problem, tree=True, least=4)[0], True))
         for warps in (1, 2) if lanes == 32 else (1, 2, 4):
             if warps == 1 or problem.rows * lanes > 32 * device.processors:  # none idle
-                depths = _depths(lanes, problem, tree=False, least=8)[: 1 if problem.k <= 16 else 2]
-                found += [_config(lanes, warps, depth, False) for depth in depths]
-                if problem.k <= TREE_K and lanes <= 8:
-                    found.append(_config(lanes, warps, _depths(lanes, problem, tree=True, least=4)[0], True))
+                found += [_config(lanes, warps, depth, tree) for depth, tree in lists]
     return tuple(dict.fromkeys([one for one in found if one.depth <= DEEP] or found))
 
 
 def _depths(lanes: int, problem: Problem, *, tree: bool, least: int) -> list[int]:
-    needed = min(share(lanes, problem), least_depth(_config(lanes, 1, 0, tree), problem))
-    return [depth for depth in DEPTHS if depth >= max(least, needed)]
+    needed = max(least, min(share(lanes, problem), least_depth(lanes, tree, problem)))
+    return [depth for depth in DEPTHS if depth >= needed]
 
 
 def _lane_counts(problem: Problem, device: Device) -> list[int]:
@@ -301,13 +308,33 @@ def kernels(dtype: str, largest: bool) -> tuple[LaneMergeKernel, ...]:
     return tuple(LaneMergeKernel(LaneMergeConfig(*row[1:5]), *row[5:], dtype, largest, row[0]) for row in rows)
 
 
+Sized = tuple[int, int, int, int, LaneMergeKernel]
+"""Number of a rung, its largest k, its shortest and its longest row, and the rung."""
+
+
+@cache
+def _by_reading(dtype: str, largest: bool) -> dict[tuple[int, Reading], list[Sized]]:
+    """The rungs by lanes and how these read, with what is known of them before a problem is."""
+    found = defaultdict[tuple[int, Reading], list[Sized]](list)
+    for number, rung in enumerate(kernels(dtype, largest)):
+        sized = number, rung.most, rung.inside * rung.step, rung.longest, rung
+        found[rung.config.lanes, rung.reading].append(sized)
+    return dict(found)
+
+
 @lru_cache(64)  # whoever asks about a problem does so several times
 def _serving(problem: Problem) -> dict[LaneMergeConfig, LaneMergeKernel]:
     """The rungs that serve, those of the least work first; of a configuration the first."""
-    readings = {lanes: reading_of(lanes, problem) for lanes in LANES}
-    rungs = (one for one in kernels(problem.dtype, problem.largest) if one.reading == readings[one.config.lanes])
+    k, cols, rungs = problem.k, problem.cols, _by_reading(problem.dtype, problem.largest)
+    able = [
+        (rung.work(problem), number, rung)
+        for lanes in LANES
+        for number, most, shortest, longest, rung in rungs.get((lanes, reading_of(lanes, problem)), ())
+        if k <= most and shortest <= cols <= longest and rung.is_deep_enough(problem)
+    ]
+    able.sort()
     found: dict[LaneMergeConfig, LaneMergeKernel] = {}
-    for rung in sorted((one for one in rungs if one.serves(problem)), key=lambda one: one.work(problem)):
+    for _, _, rung in able:
         found.setdefault(rung.config, rung)
     return found
 

@@ -14,7 +14,7 @@ from autotopk.program import Extent, KernelProgram
 from autotopk.routing import LOGITS
 from autotopk.strategies._routing import DEVICE_CODE, FEATURES
 from autotopk.strategies._short_rows import reasons_unlaunchable, reasons_unmerged
-from autotopk.strategies.lane_merge import MAX_SHARE, UNROLLED, LaneMergeConfig, least_depth
+from autotopk.strategies.lane_merge import MAX_SHARE, UNROLLED, least_depth
 from autotopk.strategies.masked_route import SIGNATURE
 from autotopk.strategy import Strategy
 
@@ -205,7 +205,7 @@ def _group(problem: Problem) -> int:
 def _fits(config: ListRouteConfig, problem: Problem) -> bool:
     step = config.lanes * _width(problem)
     share = -(-problem.cols // step) * _width(problem)
-    needed = least_depth(LaneMergeConfig(config.lanes, 1, 0, False), problem)
+    needed = least_depth(config.lanes, False, problem)
     group = _group(problem)
     return share <= MAX_SHARE and config.depth >= min(share, needed) and (not group or step % group == 0)
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Engine, event
 
 from autotopk.candidate import Candidate
 from autotopk.device import H100
@@ -140,6 +141,35 @@ def test_known_uuid_is_refused(database: Store, run: int) -> None:
     with pytest.raises(DatabaseError, match="UNIQUE"):
         database.record(run, [replace(one, ratio=0.1)])
     assert database.measurements() == [one]
+
+
+def test_what_a_refused_batch_met_is_not_taken_for_stored(database: Store, run: int) -> None:
+    first = measurement(day=1)
+    database.record(run, [first])
+    fresh = {"name": "fresh", "key": replace(KEY, rows=3)}
+    with pytest.raises(DatabaseError, match="UNIQUE"):
+        database.record(run, [measurement(**fresh), first])  # type: ignore[arg-type]
+    database.record(run, [measurement(name="other", key=replace(KEY, rows=5))])  # takes the numbers that are free again
+    third = measurement(day=3, **fresh)  # type: ignore[arg-type]
+    database.record(run, [third])
+    assert database.measurements(key=third.key) == [third]
+
+
+def test_what_is_known_is_not_looked_up_again(database: Store, run: int) -> None:
+    """A run on a GPU stores thousands of measurements, one at a time, while the GPU waits."""
+    database.record(run, [measurement(day=1)])
+    statements: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(statement.split()[0])
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        database.record(run, [measurement(day=2)])
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert statements == ["BEGIN", "INSERT"]
+    assert len(database.measurements(key=KEY)) == 2
 
 
 def test_measurement_must_fit_its_run(database: Store, run: int) -> None:
