@@ -87,6 +87,9 @@ MOST_LINES = 16384
 STREAMING_THREADS, LISTED = 512, 1024
 """Most of a block where several lines share a maximum; lines that it lists beyond its entries."""
 
+LONGEST = 1 << 21
+"""Lines of a row: 32 MB, beyond which few blocks read for too long."""
+
 SPARSE = 16
 """Elements of a maximum, times k, of which a row has as many times as many: few maxima have two of the best."""
 
@@ -178,7 +181,7 @@ class LoadMaxima(LinesStrategy):
     def shortlist(self, problem: Problem, device: Device) -> Sequence[LoadMaximaConfig]:
         """The fewest lines for each number of threads and blocks, and lists half more than k or longer."""
         least, everything = power_of_two(-(-3 * problem.k // 2)), -(-problem.cols * problem.itemsize // 16)
-        if least > CAPACITIES[-1]:
+        if least > CAPACITIES[-1] or everything > LONGEST:
             return ()
         most_blocks = min(power_below(2 * device.processors // problem.rows | 1), BLOCKS[-1])
         return _shortlist(
