@@ -11,8 +11,8 @@ from autotopk.strategies._costs.sampling import crowding, cut_of, lacking, of_an
 INDEX_BYTES = 8
 """Of an answer, beside each value."""
 
-MOST_KEPT = 32
-"""Lines of a thread that load_maxima keeps a maximum of each of."""
+STREAMED = 16
+"""Maxima of a thread of stream_maxima."""
 
 SORTED_AT_ONCE = 8
 """Entries of a thread that wide_radix sorts in shared memory, of 64 bits 6."""
@@ -84,7 +84,7 @@ class Held(Protocol):
 
 
 class Clusters(Held, Protocol):
-    """Of load_maxima, and of cluster_lists."""
+    """Of load_maxima, stream_maxima and cluster_lists."""
 
     @property
     def blocks(self) -> int: ...
@@ -110,7 +110,7 @@ def maxima(config: Clusters, shared_bytes: int, problem: Problem, device: Device
         remote(problem, device),
         times * (blocks > 1),
         times * log2(blocks),
-        times * (lines if lines <= MOST_KEPT else 0),
+        times * lines,
         times * threads * 1e-2,
         times * threads * 1e-2 * (problem.itemsize == 2),
         times * part / threads,
@@ -126,13 +126,39 @@ def maxima(config: Clusters, shared_bytes: int, problem: Problem, device: Device
     )
 
 
-def streamed(config: Clusters, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:
-    """The same where several lines may share a maximum: also what that takes in each round, and of a processor."""
-    part, streams = problem.cols * problem.itemsize / config.blocks, config.lines > MOST_KEPT
-    everywhere = problem.rows * config.blocks
-    times = rounds(everywhere, config.threads, device, shared_bytes, REGISTERS // (config.threads * config.resident))
-    own = (times, times * part / config.threads, load(everywhere, device) * part * 1e-3)
-    return *maxima(config, shared_bytes, problem, device), *(streams * one for one in own)
+def streams(config: Clusters, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:
+    """Clusters that read rows in a stream: a launch, bytes; reading, a list and its order; their sums over rows.
+
+    Of maxima of many elements more have two of the best: all of their lines are read again.
+    """
+    blocks, threads, lines = config.blocks, config.threads, config.lines
+    rows, k, bytes_ = problem.rows, problem.k, problem.cols * problem.itemsize
+    everywhere, part = rows * blocks, bytes_ / blocks
+    times = rounds(everywhere, threads, device, shared_bytes, REGISTERS // (threads * config.resident), blocks)
+    busy, each = load(everywhere, device), lines / STREAMED
+    twice = k / blocks * min(1.0, VECTOR_BYTES * each * k / bytes_) * each  # lines of a block
+    empty = threads * lines - part / VECTOR_BYTES
+    return (
+        1.0,
+        rows * bytes_ * 1e-6,
+        reading(part, everywhere, times),
+        times,
+        remote(problem, device),
+        times * (blocks > 1),
+        times * log2(blocks),
+        times * threads * 1e-2,
+        times * part / threads,
+        times * empty / threads * 1e-2,
+        times * k / threads,
+        times * config.capacity / threads,
+        times * k / config.capacity,
+        times * twice / threads,
+        busy * part * 1e-3,
+        busy * part * 1e-3 / each,
+        busy * k * 1e-3,
+        busy * twice * 1e-3,
+        rows * k * 1e-3,
+    )
 
 
 def crowded(config: Clusters, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:

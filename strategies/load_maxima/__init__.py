@@ -1,4 +1,4 @@
-"""Maxima of lines in the registers of a block or a cluster: what may be among the best is read again, ordered."""
+"""Maxima of 16 bytes in the registers of a block or a cluster: what may be among the best is read again, ordered."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,43 +17,21 @@ from autotopk.strategy import Features, check_knobs
 
 CAPACITIES = [1 << bits for bits in range(6, 14)]
 BLOCKS = (1, 2, 4, 8, 16)
-LINES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-MOST_KEPT = 32
-"""Lines of a thread that each have a maximum of their own in its registers; of more, several share one."""
-
-STREAMED = 16
-"""Maxima of a thread where several lines share one."""
-
+LINES = (1, 2, 4, 8, 16, 32)
 LADDER = (
-    (1, 128, 64, 512),
-    (1, 128, 256, 512),
     (1, 256, 8, 512),
     (1, 256, 16, 256),
     (1, 256, 32, 1024),
-    (1, 256, 64, 512),
-    (1, 256, 128, 512),
-    (1, 256, 256, 512),
     (1, 512, 8, 4096),
     (1, 512, 16, 1024),
     (1, 512, 32, 512),
     (1, 512, 32, 4096),
-    (1, 512, 64, 512),
-    (1, 512, 128, 512),
-    (1, 512, 512, 512),
     (1, 1024, 16, 8192),
     (2, 512, 32, 512),
     (2, 512, 32, 4096),
-    (2, 512, 256, 512),
-    (4, 256, 128, 512),
     (4, 512, 16, 4096),
-    (8, 256, 128, 512),
-    (8, 256, 256, 1024),
-    (8, 512, 64, 4096),
-    (16, 256, 128, 512),
-    (16, 256, 256, 512),
     (16, 512, 32, 512),
     (16, 512, 32, 4096),
-    (16, 512, 256, 4096),
     (16, 1024, 16, 8192),
 )
 """(blocks, threads, lines, capacity) of the rungs; together they have room for all rows and k of the shortlists."""
@@ -69,10 +47,9 @@ WINDOWS_LADDER = (
 )
 """The same of windows."""
 
-THREADS = (32, 64, 128, 256, 512, 1024)
 KNOBS: dict[str, Sequence[Knob]] = {
     "blocks": BLOCKS,
-    "threads": THREADS,
+    "threads": (32, 64, 128, 256, 512, 1024),
     "lines": LINES,
     "capacity": CAPACITIES,
 }
@@ -82,16 +59,7 @@ MIN_COLS, MOST_K = 16384, 3072
 """Columns of the shortest rows, and the largest k, for which it is chosen where nothing was measured; windows aside."""
 
 MOST_LINES = 16384
-"""Of a block, each with a maximum: as many as registers have room for beside what is on its way."""
-
-STREAMING_THREADS, LISTED = 512, 1024
-"""Most of a block where several lines share a maximum; lines that it lists beyond its entries."""
-
-LONGEST = 1 << 21
-"""Lines of a row: 32 MB, beyond which few blocks read for too long."""
-
-SPARSE = 16
-"""Elements of a maximum, times k, of which a row has as many times as many: few maxima have two of the best."""
+"""Of a block: 256 KB of a row, and as many maxima as registers have room for beside what is on its way."""
 
 MOST_HELD = 8
 """Lines of a thread that a block holds whole, of windows so short that one block answers."""
@@ -112,15 +80,8 @@ class LoadMaximaConfig:
 
     def __post_init__(self) -> None:
         check_knobs(self, KNOBS)
-        if self.threads * self.lines > MOST_LINES and not self.streams:
+        if self.threads * self.lines > MOST_LINES:
             raise ValueError(f"{self.threads} threads have no registers for lines={self.lines}")
-        if self.streams and self.threads > STREAMING_THREADS:
-            raise ValueError(f"threads={self.threads} are too many for lines={self.lines}")
-
-    @property
-    def streams(self) -> bool:
-        """Whether several lines share a maximum."""
-        return self.lines > MOST_KEPT
 
     @property
     def resident(self) -> int:
@@ -133,8 +94,6 @@ class LoadMaximaConfig:
         return self._blocks_of_processor(8)
 
     def _blocks_of_processor(self, most_lines: int) -> int:
-        if self.streams:  # of whose lines as many are on their way, whatever the threads
-            return max(1, (512 if self.threads < 512 or self.lines > 128 else 1024) // self.threads)
         return max(1, (1024 if self.lines <= most_lines else 512) // self.threads)
 
     @property
@@ -174,27 +133,24 @@ class LoadMaxima(LinesStrategy):
         return (
             problem.cols * problem.itemsize <= config.room
             and 5 * problem.k <= 4 * config.capacity
-            and not (config.streams and problem.answer == WINDOWS)
             and _fits(config, problem.itemsize, device)
         )
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[LoadMaximaConfig]:
         """The fewest lines for each number of threads and blocks, and lists half more than k or longer."""
         least, everything = power_of_two(-(-3 * problem.k // 2)), -(-problem.cols * problem.itemsize // 16)
-        if least > CAPACITIES[-1] or everything > LONGEST:
+        if least > CAPACITIES[-1] or everything > BLOCKS[-1] * MOST_LINES:
             return ()
         most_blocks = min(power_below(2 * device.processors // problem.rows | 1), BLOCKS[-1])
-        return _shortlist(
-            max(least, 256), power_of_two(everything), most_blocks, _most_lines(problem), problem.itemsize, device
-        )
+        return _shortlist(max(least, 256), power_of_two(everything), most_blocks, problem.itemsize, device)
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """Lists from half more than k on, and clusters of which half run at once."""
         least = power_of_two(-(-3 * problem.k // 2))
         return {
             "blocks": [blocks for blocks in BLOCKS if blocks == 1 or problem.rows * blocks <= 2 * device.processors],
-            "threads": THREADS[2:],
-            "lines": [lines for lines in LINES if lines <= _most_lines(problem)],
+            "threads": (256, 512, 1024),
+            "lines": LINES,
             "capacity": [size for size in CAPACITIES if max(least, 256) <= size <= 4 * max(least, 256)],
         }
 
@@ -203,22 +159,14 @@ class LoadMaxima(LinesStrategy):
         usual = self.usual(problem, device)
         if usual is None or problem.answer == WINDOWS:
             return usual
-        together = problem.rows * usual.blocks
-        if usual.streams and 3 * together < device.processors:  # others read with all of them
-            return None
-        at_once = usual.blocks == 1 or together <= device.processors
+        at_once = usual.blocks == 1 or problem.rows * usual.blocks <= device.processors
         return usual if at_once and problem.cols >= MIN_COLS and problem.k <= MOST_K else None
 
     def usual(self, problem: Problem, device: Device) -> LoadMaximaConfig | None:
         """As many blocks as half of the processors hold: more of them wait for room beside each other."""
         found = self.shortlist(problem, device)
-        at_once = [one for one in found if 2 * problem.rows * one.blocks <= device.processors]
-        at_once = at_once or [one for one in found if one.blocks == found[0].blocks]
-        return max(at_once, key=_usual_of, default=None)
-
-    def ladder(self, problem: Problem, device: Device) -> Sequence[LoadMaximaConfig]:
-        """Maxima of so few lines that few have two of the best."""
-        return [one for one in super().ladder(problem, device) if one.lines <= _most_lines(problem)]
+        at_once = [one for one in found if 2 * problem.rows * one.blocks <= device.processors] or found[:1]
+        return max(at_once, key=lambda one: (one.blocks, one.threads == 512, -one.capacity), default=None)
 
     def steps(self, windows: bool) -> Sequence[LoadMaximaConfig]:
         """See `LinesStrategy`."""
@@ -231,7 +179,7 @@ class LoadMaxima(LinesStrategy):
     def terms(self, config: LoadMaximaConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.split`."""
         own = shared_bytes(config, problem.itemsize)
-        return split.streamed(config, own, problem, device)
+        return split.maxima(config, own, problem, device)
 
     def program(self, config: LoadMaximaConfig, problem: Problem, device: Device) -> KernelProgram:
         """One cluster a row."""
@@ -269,37 +217,20 @@ def _source(config: LoadMaximaConfig, kind: str, *, windows: bool) -> CudaSource
     )
 
 
-def _usual_of(config: LoadMaximaConfig) -> tuple[int, bool, int]:
-    return config.blocks, config.threads == (256 if config.streams else 512), -config.capacity
-
-
-def _most_lines(problem: Problem) -> int:
-    """Of a thread: all that there are where k is small beside the elements of a row."""
-    if problem.answer == WINDOWS:
-        return MOST_KEPT
-    elements = problem.cols // (SPARSE * problem.k)  # of a maximum
-    return max(MOST_KEPT, min(STREAMED * power_below(elements * problem.itemsize // 16 | 1), LINES[-1]))
-
-
 @lru_cache(1 << 12)  # a call where nothing was tuned meets few of them
 def _shortlist(
-    least: int, everything: int, most_blocks: int, most_lines: int, itemsize: int, device: Device
+    least: int, everything: int, most_blocks: int, itemsize: int, device: Device
 ) -> tuple[LoadMaximaConfig, ...]:
-    """For the least capacity, lines of a row (a power of two), blocks that may share it, and lines of a thread."""
+    """For the least capacity, lines of a row (a power of two), and blocks that may share it."""
     found: list[LoadMaximaConfig] = []
     sizes = [size for size in (least, 2 * least) if size <= CAPACITIES[-1]]
-    streaming_blocks = most_blocks // 4  # fewer leave memory idle
     for blocks in BLOCKS:
         if found and blocks > most_blocks:
             break
-        for threads in THREADS[2:]:
+        for threads in (256, 512, 1024):
             lines = power_of_two(-(-everything // (blocks * threads)))
-            if lines <= MOST_KEPT:
-                if threads >= 256 and threads * lines <= MOST_LINES:
-                    found += [_config(blocks, threads, lines, size) for size in sizes]
-            elif threads <= STREAMING_THREADS and blocks >= streaming_blocks:
-                wide = (lines, 2 * lines) if threads * lines == 512 * 64 else (lines,)
-                found += [_config(blocks, threads, one, max(least, 512)) for one in wide if one <= most_lines]
+            if lines <= LINES[-1] and threads * lines <= MOST_LINES:
+                found += [_config(blocks, threads, lines, size) for size in sizes]
     return tuple([config for config in found if _fits(config, itemsize, device)])
 
 
@@ -320,8 +251,7 @@ def _intervals(config: LoadMaximaConfig) -> int:
 @lru_cache(1 << 10)
 def shared_bytes(config: LoadMaximaConfig, itemsize: int) -> int:
     """Of the list, its intervals, and the lines that are read again."""
-    lines = config.capacity + (LISTED if config.streams else 0)
-    return config.capacity * (max(itemsize, 4) + 4) + 4 * (_intervals(config) + lines)
+    return config.capacity * (max(itemsize, 4) + 8) + 4 * _intervals(config)
 
 
 strategy = LoadMaxima()

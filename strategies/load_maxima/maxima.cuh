@@ -3,15 +3,13 @@
 // and put in order by it.
 #pragma once
 #include "guess.cuh"
-#if LINES > 32
-#include "stream.cuh"
-typedef Streamed OfRow;
-#else
+
+#ifndef MAXIMA  // of several lines: see stream_maxima
 typedef Maxima OfRow;
+constexpr unsigned MOST_LISTED = CAPACITY;  // lines that are listed
 #endif
 
 constexpr int AGAIN = 4;  // lines of a thread that are read again at once
-constexpr unsigned MOST_LISTED = CAPACITY + (OfRow::EACH > 1 ? 1024 : 0);  // lines that are listed
 
 // Reserve `own` of what is counted at `count`. Returns the first, and how many the warp has, from `start` on.
 __device__ __forceinline__ unsigned reserve_from(unsigned* count, unsigned own, unsigned& start, unsigned& all) {

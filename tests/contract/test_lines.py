@@ -20,6 +20,7 @@ from autotopk.program import KernelProgram
 from autotopk.strategies.block_buckets import BlockBucketsConfig
 from autotopk.strategies.cluster_lists import ClusterListsConfig
 from autotopk.strategies.load_maxima import LoadMaximaConfig
+from autotopk.strategies.stream_maxima import StreamMaximaConfig
 from autotopk.strategy import Strategy
 from tests.contract.cases import LAYOUTS, ORDERS, Case
 from tests.contract.drawn import draw_values
@@ -35,7 +36,7 @@ class Kind:
 
     family: str
     dtype: str
-    config: LoadMaximaConfig | BlockBucketsConfig | ClusterListsConfig
+    config: LoadMaximaConfig | BlockBucketsConfig | ClusterListsConfig | StreamMaximaConfig
 
     def __str__(self) -> str:
         knobs = "x".join(str(value) for value in vars(self.config).values())
@@ -64,10 +65,10 @@ KINDS = [
     Kind("load_maxima", "int64", LoadMaximaConfig(1, 64, 2, 64)),
     Kind("load_maxima", "int32", LoadMaximaConfig(1, 64, 1, 64)),
     Kind("load_maxima", "int16", LoadMaximaConfig(8, 32, 1, 64)),
-    Kind("load_maxima", "float32", LoadMaximaConfig(1, 32, 64, 128)),
-    Kind("load_maxima", "float32", LoadMaximaConfig(4, 32, 64, 64)),
-    Kind("load_maxima", "float32", LoadMaximaConfig(1, 32, 256, 64)),
-    Kind("load_maxima", "bfloat16", LoadMaximaConfig(2, 32, 128, 64)),
+    Kind("stream_maxima", "float32", StreamMaximaConfig(1, 32, 64, 128)),
+    Kind("stream_maxima", "float32", StreamMaximaConfig(4, 32, 64, 64)),
+    Kind("stream_maxima", "float32", StreamMaximaConfig(1, 32, 256, 64)),
+    Kind("stream_maxima", "bfloat16", StreamMaximaConfig(2, 32, 128, 64)),
     Kind("block_buckets", "float32", BlockBucketsConfig(64, 4, 80)),
     Kind("block_buckets", "float32", BlockBucketsConfig(32, 8, 160)),
     Kind("block_buckets", "float32", BlockBucketsConfig(128, 1, 320)),

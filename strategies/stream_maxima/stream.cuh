@@ -1,14 +1,16 @@
 // Rows of so many lines that maxima are of several of them. Of each is kept which line it is of, and of a thread the best of all other
 // lines: so what is read again is mostly one line for each.
 //
-// Compile-time: LINES (of a thread).
+// Compile-time: LINES (of a thread), MAXIMA (of a thread), LISTED (lines that a block lists to read again).
 #pragma once
 #include "lines.cuh"
 
+constexpr unsigned MOST_LISTED = LISTED;
 constexpr int STREAM_BATCH = THREADS < 512 ? 16 : 8;  // lines of a thread on their way at once
+static_assert(MAXIMA == 16 && LINES / MAXIMA <= 256, "numbers of lines have 8 bits, and four words");
 
 struct Streamed {
-  static constexpr int COUNT = 16, EACH = LINES / COUNT;  // maxima of a thread, and lines of each
+  static constexpr int COUNT = MAXIMA, EACH = LINES / COUNT;  // maxima of a thread, and lines of each
 
   Key keys[COUNT];           // 0 where there is no line
   unsigned which[COUNT / 4];  // the line that a maximum is of, 8 bits each
@@ -72,11 +74,11 @@ __device__ __forceinline__ void ask_for_first(const Row& row, const Streamed& ma
 
 template <bool SMALLEST, bool HALF> __device__ __forceinline__ void read_lines(const Row& row, Streamed& maxima) {
   typedef BestLine<SMALLEST, HALF> Line;
-  constexpr int EACH = Streamed::EACH, BATCH = STREAM_BATCH, MAXIMA = EACH < BATCH ? BATCH / EACH : 1;  // of a batch
+  constexpr int EACH = Streamed::EACH, BATCH = STREAM_BATCH, OF_BATCH = EACH < BATCH ? BATCH / EACH : 1;  // maxima
 #pragma unroll
   for (int i = 0; i < Streamed::COUNT; i++) maxima.keys[i] = 0;
-  typename Line::Its best[MAXIMA] = {}, others = Line::worst(row.order);
-  unsigned which[MAXIMA] = {};
+  typename Line::Its best[OF_BATCH] = {}, others = Line::worst(row.order);
+  unsigned which[OF_BATCH] = {};
 #pragma unroll 1
   for (int begin = 0; begin < LINES; begin += BATCH) {
     if (maxima.line(begin) - lane_of() < maxima.end) {  // lines of the warp
@@ -98,10 +100,12 @@ template <bool SMALLEST, bool HALF> __device__ __forceinline__ void read_lines(c
     }
     if (EACH > BATCH && (begin + BATCH) % EACH) continue;
 #pragma unroll
-    for (int i = 0; i < MAXIMA; i++) {
+    for (int i = 0; i < OF_BATCH; i++) {
       const int first = EACH < BATCH ? begin + i * EACH : begin / EACH * EACH;
       maxima.push(maxima.has(first) ? Line::key(best[i], row.order) : Key(0), which[i]);
     }
   }
   maxima.others = Line::key(others, row.order);
 }
+
+typedef Streamed OfRow;
