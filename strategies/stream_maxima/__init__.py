@@ -153,6 +153,8 @@ class StreamMaxima(LinesStrategy):
         if usual is None or problem.cols < MIN_COLS or problem.k > MOST_K:
             return None
         together = problem.rows * usual.blocks
+        if usual.lines > _most_lines(problem, 2 * SPARSE):  # of half as many, others are as quick as often as not
+            return None
         enough = 3 * together >= device.processors and (usual.blocks == 1 or together <= device.processors)
         return usual if enough else None
 
@@ -217,9 +219,9 @@ def _source(config: StreamMaximaConfig, kind: str) -> CudaSource:
     )
 
 
-def _most_lines(problem: Problem) -> int:
+def _most_lines(problem: Problem, sparse: int = SPARSE) -> int:
     """Of a thread: more where k is smaller beside the elements of a row; 0 where it is too large for any."""
-    elements = problem.cols // (SPARSE * problem.k)  # of a maximum
+    elements = problem.cols // (sparse * problem.k)  # of a maximum
     return MAXIMA * power_below(elements * problem.itemsize // 16) if elements * problem.itemsize >= 16 else 0
 
 
