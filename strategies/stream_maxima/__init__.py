@@ -61,6 +61,9 @@ LONGEST = 1 << 21
 SPARSE = 16
 """Elements of a maximum, times k, of which a row has as many times as many: few maxima have two of the best."""
 
+MANY_K = 32
+"""Above which as few maxima as 128 threads have tell a cut that in one of a hundred rows too few elements reach."""
+
 MIN_COLS, MOST_K = 16384, 3072
 """Columns of the shortest rows, and the largest k, for which it is chosen where nothing was measured."""
 
@@ -133,16 +136,17 @@ class StreamMaxima(LinesStrategy):
         most_blocks = min(power_below(2 * device.processors // problem.rows | 1), BLOCKS[-1])
         if capacity > CAPACITIES[-1] or everything > LONGEST:
             return ()
-        return _shortlist(
+        found = _shortlist(
             capacity, power_of_two(everything), most_blocks, _most_lines(problem), problem.itemsize, device
         )
+        return [one for one in found if one.threads >= _least_threads(problem)]
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """Lists from half more than k on, and clusters of which half run at once."""
         least = max(power_of_two(-(-3 * problem.k // 2)), LEAST_CAPACITY)
         return {
             "blocks": [blocks for blocks in BLOCKS if blocks == 1 or problem.rows * blocks <= 2 * device.processors],
-            "threads": (128, 256, 512),
+            "threads": [threads for threads in (128, 256, 512) if threads >= _least_threads(problem)],
             "lines": [lines for lines in LINES if lines <= _most_lines(problem)],
             "capacity": [size for size in CAPACITIES if least <= size <= 2 * least],
         }
@@ -153,6 +157,8 @@ class StreamMaxima(LinesStrategy):
         if usual is None or problem.cols < MIN_COLS or problem.k > MOST_K:
             return None
         together = problem.rows * usual.blocks
+        if usual.lines > _most_lines(problem, 2 * SPARSE):  # of half as many, others are as quick as often as not
+            return None
         enough = 3 * together >= device.processors and (usual.blocks == 1 or together <= device.processors)
         return usual if enough else None
 
@@ -164,9 +170,9 @@ class StreamMaxima(LinesStrategy):
         return max(at_once, key=lambda one: (one.blocks, one.threads == 256, -one.lines), default=None)
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[StreamMaximaConfig]:
-        """Maxima of so few lines that few have two of the best."""
-        most = _most_lines(problem)
-        return [one for one in super().ladder(problem, device) if one.lines <= most]
+        """Maxima of so few lines that few have two of the best, and enough of them."""
+        most, least = _most_lines(problem), _least_threads(problem)
+        return [one for one in super().ladder(problem, device) if one.lines <= most and one.threads >= least]
 
     def steps(self, windows: bool) -> Sequence[StreamMaximaConfig]:
         """See `LinesStrategy`."""
@@ -217,9 +223,13 @@ def _source(config: StreamMaximaConfig, kind: str) -> CudaSource:
     )
 
 
-def _most_lines(problem: Problem) -> int:
+def _least_threads(problem: Problem) -> int:
+    return 256 if problem.k > MANY_K else 128
+
+
+def _most_lines(problem: Problem, sparse: int = SPARSE) -> int:
     """Of a thread: more where k is smaller beside the elements of a row; 0 where it is too large for any."""
-    elements = problem.cols // (SPARSE * problem.k)  # of a maximum
+    elements = problem.cols // (sparse * problem.k)  # of a maximum
     return MAXIMA * power_below(elements * problem.itemsize // 16) if elements * problem.itemsize >= 16 else 0
 
 
