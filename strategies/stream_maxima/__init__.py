@@ -133,7 +133,7 @@ class StreamMaxima(LinesStrategy):
         """The fewest lines for each number of threads and blocks, and lists half more than k or longer."""
         capacity = max(power_of_two(-(-3 * problem.k // 2)), LEAST_CAPACITY)
         everything = -(-problem.cols * problem.itemsize // 16)
-        most_blocks = min(power_below(2 * device.processors // problem.rows | 1), BLOCKS[-1])
+        most_blocks = max(blocks for blocks in BLOCKS if _at_once(blocks, problem, device))
         if capacity > CAPACITIES[-1] or everything > LONGEST:
             return ()
         found = _shortlist(
@@ -145,7 +145,7 @@ class StreamMaxima(LinesStrategy):
         """Lists from half more than k on, and clusters of which half run at once."""
         least = max(power_of_two(-(-3 * problem.k // 2)), LEAST_CAPACITY)
         return {
-            "blocks": [blocks for blocks in BLOCKS if blocks == 1 or problem.rows * blocks <= 2 * device.processors],
+            "blocks": [blocks for blocks in BLOCKS if _at_once(blocks, problem, device)],
             "threads": [threads for threads in (128, 256, 512) if threads >= _least_threads(problem)],
             "lines": [lines for lines in LINES if lines <= _most_lines(problem)],
             "capacity": [size for size in CAPACITIES if least <= size <= 2 * least],
@@ -170,9 +170,11 @@ class StreamMaxima(LinesStrategy):
         return max(at_once, key=lambda one: (one.blocks, one.threads == 256, -one.lines), default=None)
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[StreamMaximaConfig]:
-        """Maxima of so few lines that few have two of the best, and enough of them."""
+        """Maxima of so few lines that few have two of the best, enough of them, and clusters that all run at once."""
         most, least = _most_lines(problem), _least_threads(problem)
-        return [one for one in super().ladder(problem, device) if one.lines <= most and one.threads >= least]
+        able = [one for one in super().ladder(problem, device) if one.lines <= most and one.threads >= least]
+        smallest = min((one.blocks for one in able), default=0)
+        return [one for one in able if one.blocks == smallest or _at_once(one.blocks, problem, device)]
 
     def steps(self, windows: bool) -> Sequence[StreamMaximaConfig]:
         """See `LinesStrategy`."""
@@ -223,6 +225,11 @@ def _source(config: StreamMaximaConfig, kind: str) -> CudaSource:
     )
 
 
+def _at_once(blocks: int, problem: Problem, device: Device) -> bool:
+    """Whether all clusters run at the same time: sixteen processors that are free are not always neighbours."""
+    return blocks == 1 or problem.rows * blocks * (2 if blocks > 8 else 1) <= device.processors
+
+
 def _least_threads(problem: Problem) -> int:
     return 256 if problem.k > MANY_K else 128
 
@@ -242,10 +249,12 @@ def _shortlist(
     for blocks in BLOCKS:
         if blocks > most_blocks and found:
             break
-        if blocks < most_blocks // 4:  # memory would idle
+        if blocks < most_blocks // 2:  # memory would idle
             continue
         for threads in (128, 256, 512):
             least = everything // (blocks * threads)
+            if blocks > 1 and threads == 512 and capacity <= MOST_ITEMS * 256:  # registers are spilled for a cluster
+                least = max(least, 256)
             wide = (least, 2 * least) if threads * least == 512 * 64 else (least,)
             found += [_config(blocks, threads, one, capacity) for one in wide if one in LINES and one <= most_lines]
     return tuple([config for config in found if _fits(config, itemsize, device)])

@@ -82,6 +82,7 @@ def test_points_of_whole_tunings_left_out_are_chosen_for_within_3_percent_of_the
         ("load_maxima", 0.19),
         ("masked_argmax", 0.12),
         ("split_radix", 0.18),
+        ("stream_maxima", 0.13),
         ("wide_radix", 0.21),
     ],
 )
