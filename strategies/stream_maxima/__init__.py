@@ -1,4 +1,4 @@
-"""Rows read in a stream by a block or a cluster, maxima of several lines in registers: what may be best is read again."""
+"""Rows read in a stream, maxima of several lines in registers: what may be among the best is read again, ordered."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -152,7 +152,7 @@ class StreamMaxima(LinesStrategy):
         }
 
     def heuristic(self, problem: Problem, device: Device) -> StreamMaximaConfig | None:
-        """Long rows of which enough are read at once, each by a block or by clusters that all run; other families' else."""
+        """Long rows of which enough are read at once, by a block each or by clusters that all run; others' else."""
         usual = self.usual(problem, device)
         if usual is None or problem.cols < MIN_COLS or problem.k > MOST_K:
             return None
