@@ -159,7 +159,10 @@ class LoadMaxima(LinesStrategy):
         usual = self.usual(problem, device)
         if usual is None or problem.answer == WINDOWS:
             return usual
-        at_once = usual.blocks == 1 or problem.rows * usual.blocks <= device.processors
+        together = (
+            problem.rows * usual.blocks * (2 if usual.blocks > 8 else 1)
+        )  # 16 that are free are not always neighbours
+        at_once = usual.blocks == 1 or together <= device.processors
         return usual if at_once and problem.cols >= MIN_COLS and problem.k <= MOST_K else None
 
     def usual(self, problem: Problem, device: Device) -> LoadMaximaConfig | None:

@@ -113,9 +113,9 @@ class StreamMaxima(LinesStrategy):
     )
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
-        """Needs rows of many times k, registers for their maxima, and a list longer than k."""
+        """Needs rows of many times k, and a rung: others are quicker where k is large, and need no compiler either."""
         reasons = []
-        if not self.shortlist(problem, device):
+        if not self.shortlist(problem, device) or not self.ladder(problem, device):
             reasons.append(f"no cluster streams rows of {problem.cols} for k={problem.k}")
         if problem.rows * BLOCKS[-1] >= 1 << 31:
             reasons.append(f"{problem.rows} rows are more than 32 bits count")
