@@ -43,8 +43,8 @@ from autotopk.strategies.torch_fallback import strategy as torch_fallback
 from autotopk.strategy import Config, Strategy
 from autotopk.tuning_db.records import Winner
 
-MOST_PREDICTED = 12
-"""Choices by predicted times that are tried one after the other."""
+MOST_PREDICTED = 40
+"""Choices by predicted times that are tried one after the other: the first rung may come behind two dozen others."""
 
 Step = Literal["forced", "exact", "predicted", "bucket", "neighbour", "heuristic", "ladder", "torch"]
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import autotopk
-from autotopk import settings
+from autotopk import packs, settings
 from autotopk.candidate import Candidate
 from autotopk.device import H100, Device, cpu_device
 from autotopk.key import TuningKey
@@ -21,6 +21,8 @@ from autotopk.runtime import dispatch, predicting
 from autotopk.runtime.state import default
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Winner
+from scripts.predictions import tuned
+from tests.packaging.processes import ROOT
 from tests.runtime.laddered import Driver, Laddered, Rung, settled
 from tests.runtime.same import check, told, unwarned
 from tests.runtime.winners import CHUNKED, coefficients, winner
@@ -281,3 +283,19 @@ def test_of_several_layers_the_surest_is_asked(
 def test_nothing_is_said_of_a_prediction() -> None:
     publish(model(fast=-0.5))
     assert told(lambda: autotopk.topk(X, K)) == []
+
+
+def test_what_is_there_may_come_after_two_dozen_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a shape without winners all that is predicted is asked for, before rules are."""
+    monkeypatch.setenv("AUTOTOPK_SHIPPED", "1")
+    problem, device = Problem.contiguous(35_746, 48, 1, "bfloat16"), tuned()[1]
+    kernels = packs.Packs(ROOT / "autotopk" / "packs").pack(90)
+    asked: list[str] = []
+
+    def ready(choice: dispatch.Choice, problem: Problem) -> str:
+        asked.append(choice.step)
+        sources = choice.program(problem, device).sources
+        return "" if kernels and all(packs.name_of(one, 90) in kernels.kernels for one in sources) else "absent"
+
+    assert dispatch.choose(problem, device, ready=ready).step == "predicted"
+    assert len(asked) > 12
