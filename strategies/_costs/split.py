@@ -92,24 +92,35 @@ class Clusters(Held, Protocol):
     def capacity(self) -> int: ...
 
 
-def maxima(config: Clusters, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:
-    """Clusters that keep maxima in registers: a launch, bytes; reading, a list and its order; their sums over rows.
-
-    A list for little more than k overflows more often than in proportion; what it is made of is read again.
-    """
-    blocks, threads, lines, capacity = config.blocks, config.threads, config.lines, config.capacity
-    rows, k, bytes_ = problem.rows, problem.k, problem.cols * problem.itemsize
-    everywhere, part = rows * blocks, bytes_ / blocks
+def _common(
+    config: Clusters, shared_bytes: int, problem: Problem, device: Device
+) -> tuple[int, int, float, tuple[float, ...]]:
+    """Rounds, blocks of the busiest multiprocessor, bytes of a block; and of clusters what all take of a row."""
+    blocks, threads = config.blocks, config.threads
+    bytes_, everywhere = problem.cols * problem.itemsize, problem.rows * blocks
+    part = bytes_ / blocks
     times = rounds(everywhere, threads, device, shared_bytes, REGISTERS // (threads * config.resident), blocks)
-    busy = load(everywhere, device)
-    return (
+    terms = (
         1.0,
-        rows * bytes_ * 1e-6,
+        problem.rows * bytes_ * 1e-6,
         reading(part, everywhere, times),
         times,
         remote(problem, device),
         times * (blocks > 1),
         times * log2(blocks),
+    )
+    return times, load(everywhere, device), part, terms
+
+
+def maxima(config: Clusters, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:
+    """Clusters that keep maxima in registers: a launch, bytes; reading, a list and its order; their sums over rows.
+
+    A list for little more than k overflows more often than in proportion; what it is made of is read again.
+    """
+    threads, lines, capacity, rows, k = config.threads, config.lines, config.capacity, problem.rows, problem.k
+    times, busy, part, common = _common(config, shared_bytes, problem, device)
+    return (
+        *common,
         times * lines,
         times * threads * 1e-2,
         times * threads * 1e-2 * (problem.itemsize == 2),
@@ -131,21 +142,13 @@ def streams(config: Clusters, shared_bytes: int, problem: Problem, device: Devic
 
     Of maxima of many elements more have two of the best: all of their lines are read again.
     """
-    blocks, threads, lines = config.blocks, config.threads, config.lines
-    rows, k, bytes_ = problem.rows, problem.k, problem.cols * problem.itemsize
-    everywhere, part = rows * blocks, bytes_ / blocks
-    times = rounds(everywhere, threads, device, shared_bytes, REGISTERS // (threads * config.resident), blocks)
-    busy, each = load(everywhere, device), lines / STREAMED
-    twice = k / blocks * min(1.0, VECTOR_BYTES * each * k / bytes_) * each  # lines of a block
+    threads, lines, k = config.threads, config.lines, problem.k
+    times, busy, part, common = _common(config, shared_bytes, problem, device)
+    each = lines / STREAMED
+    twice = k / config.blocks * min(1.0, VECTOR_BYTES * each * k / (problem.cols * problem.itemsize)) * each  # lines
     empty = threads * lines - part / VECTOR_BYTES
     return (
-        1.0,
-        rows * bytes_ * 1e-6,
-        reading(part, everywhere, times),
-        times,
-        remote(problem, device),
-        times * (blocks > 1),
-        times * log2(blocks),
+        *common,
         times * threads * 1e-2,
         times * part / threads,
         times * empty / threads * 1e-2,
@@ -154,7 +157,7 @@ def streams(config: Clusters, shared_bytes: int, problem: Problem, device: Devic
         busy * part * 1e-3 / each,
         busy * k * 1e-3,
         busy * twice * 1e-3,
-        rows * k * 1e-3,
+        problem.rows * k * 1e-3,
     )
 
 

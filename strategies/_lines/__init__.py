@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device, shared_bytes_of
 from autotopk.kernel import ParameterKind
-from autotopk.problem import WINDOWS, Problem
+from autotopk.problem import WINDOWS, Problem, power_below
 from autotopk.strategy import Strategy
 
 DTYPES = frozenset({"float32", "float16", "bfloat16"})
@@ -40,6 +41,34 @@ _WINDOWS: dict[str, ParameterKind] = {
 def parameters(windows: bool) -> tuple[tuple[str, ParameterKind], ...]:
     """Of a kernel of a family, in the order of its signature."""
     return tuple((_WINDOWS if windows else _PLAIN).items())
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """How the blocks of a cluster share a row."""
+
+    blocks: int
+    """Blocks of a cluster."""
+    threads: int
+    """Threads of a block."""
+    lines: int
+    """Lines of 16 bytes of a thread."""
+    capacity: int
+    """Entries of the list, more than k; of the lists of all blocks where each has its own."""
+
+    @property
+    def room(self) -> int:
+        """Bytes of the longest row."""
+        return self.blocks * self.threads * self.lines * 16
+
+
+def most_at_once(problem: Problem, device: Device) -> int:
+    """Blocks of the largest clusters of which all run at the same time: 16 free processors are not always neighbours.
+
+    0 where not even single blocks do.
+    """
+    room = device.processors // problem.rows
+    return 16 if room >= 32 else min(power_below(room), 8) if room else 0
 
 
 Place = tuple[int, int, int]

@@ -9,11 +9,11 @@ from typing import ClassVar
 from autotopk.candidate import Knob
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
-from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_below, power_of_two
+from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import split
 from autotopk.strategies._costs.sampling import aimed_at
-from autotopk.strategies._lines import DTYPES, OWN_BYTES, LinesStrategy, parameters
+from autotopk.strategies._lines import DTYPES, OWN_BYTES, ClusterConfig, LinesStrategy, most_at_once, parameters
 from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, STATIC_BYTES
 from autotopk.strategy import Features, check_knobs
 
@@ -69,17 +69,8 @@ MOST_LINES = 8192
 
 
 @dataclass(frozen=True)
-class ClusterListsConfig:
+class ClusterListsConfig(ClusterConfig):
     """How the blocks of a cluster share a row. Raises ValueError for what no kernel has."""
-
-    blocks: int
-    """Blocks of a cluster."""
-    threads: int
-    """Threads of a block."""
-    lines: int
-    """Lines of 16 bytes of a thread."""
-    capacity: int
-    """Entries of the lists of all blocks together."""
 
     def __post_init__(self) -> None:
         check_knobs(self, KNOBS)
@@ -94,11 +85,6 @@ class ClusterListsConfig:
     def resident(self) -> int:
         """Blocks of a processor that registers suffice for."""
         return max(1, 512 // self.threads)
-
-    @property
-    def room(self) -> int:
-        """Bytes of the longest row."""
-        return self.blocks * self.threads * self.lines * 16
 
 
 _config = lru_cache(1 << 12)(ClusterListsConfig)  # a call where nothing was tuned asks for dozens
@@ -143,7 +129,7 @@ class ClusterLists(LinesStrategy):
         """The fewest lines for each number of threads and blocks that run at once, and the shortest lists that do."""
         everything, k = -(-problem.cols * problem.itemsize // 16), problem.k
         least = tuple([_least(k, blocks) for blocks in BLOCKS])
-        return _shortlist(least, power_of_two(everything), _most_at_once(problem, device), problem.itemsize, device)
+        return _shortlist(least, power_of_two(everything), most_at_once(problem, device), problem.itemsize, device)
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """Clusters that run at once, or nearly, and short lists."""
@@ -160,7 +146,7 @@ class ClusterLists(LinesStrategy):
         usual = self.usual(problem, device)
         if usual is None or problem.cols * problem.itemsize < MIN_BYTES:
             return None
-        if usual.blocks > _most_at_once(problem, device):
+        if usual.blocks > most_at_once(problem, device):
             return None
         return usual
 
@@ -173,7 +159,7 @@ class ClusterLists(LinesStrategy):
         """Of clusters that run at once, or the smallest, with lists that are long enough."""
         k = problem.k
         able = [one for one in super().ladder(problem, device) if _least(k, one.blocks) <= one.capacity]
-        most = max(min([one.blocks for one in able], default=0), _most_at_once(problem, device))
+        most = max(min([one.blocks for one in able], default=0), most_at_once(problem, device))
         return [one for one in able if one.blocks <= most]
 
     def steps(self, windows: bool) -> Sequence[ClusterListsConfig]:
@@ -220,15 +206,6 @@ def _source(config: ClusterListsConfig, kind: str, *, windows: bool) -> CudaSour
         cluster=config.blocks,
         code_dependencies=("autotopk.strategies._lines", "autotopk.strategies.split_radix"),
     )
-
-
-def _most_at_once(problem: Problem, device: Device) -> int:
-    """Blocks of the largest clusters of which all run at the same time: 16 free processors are not always neighbours.
-
-    0 where not even single blocks do.
-    """
-    room = device.processors // problem.rows
-    return 16 if room >= 32 else min(power_below(room), 8) if room else 0
 
 
 @lru_cache(1 << 12)  # a call where nothing was tuned meets few of them

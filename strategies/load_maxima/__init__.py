@@ -11,7 +11,7 @@ from autotopk.device import Device
 from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_below, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import split
-from autotopk.strategies._lines import DTYPES, OWN_BYTES, LinesStrategy, parameters
+from autotopk.strategies._lines import DTYPES, OWN_BYTES, ClusterConfig, LinesStrategy, most_at_once, parameters
 from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, STATIC_BYTES
 from autotopk.strategy import Features, check_knobs
 
@@ -66,17 +66,8 @@ MOST_HELD = 8
 
 
 @dataclass(frozen=True)
-class LoadMaximaConfig:
+class LoadMaximaConfig(ClusterConfig):
     """How the blocks of a cluster share a row. Raises ValueError for what no kernel has."""
-
-    blocks: int
-    """Blocks of a cluster."""
-    threads: int
-    """Threads of a block."""
-    lines: int
-    """Lines of 16 bytes of a thread."""
-    capacity: int
-    """Entries of the list, more than k."""
 
     def __post_init__(self) -> None:
         check_knobs(self, KNOBS)
@@ -95,11 +86,6 @@ class LoadMaximaConfig:
 
     def _blocks_of_processor(self, most_lines: int) -> int:
         return max(1, (1024 if self.lines <= most_lines else 512) // self.threads)
-
-    @property
-    def room(self) -> int:
-        """Bytes of the longest row."""
-        return self.blocks * self.threads * self.lines * 16
 
 
 _config = lru_cache(1 << 12)(LoadMaximaConfig)  # a call where nothing was tuned asks for dozens
@@ -159,10 +145,7 @@ class LoadMaxima(LinesStrategy):
         usual = self.usual(problem, device)
         if usual is None or problem.answer == WINDOWS:
             return usual
-        together = (
-            problem.rows * usual.blocks * (2 if usual.blocks > 8 else 1)
-        )  # 16 that are free are not always neighbours
-        at_once = usual.blocks == 1 or together <= device.processors
+        at_once = usual.blocks == 1 or usual.blocks <= most_at_once(problem, device)
         return usual if at_once and problem.cols >= MIN_COLS and problem.k <= MOST_K else None
 
     def usual(self, problem: Problem, device: Device) -> LoadMaximaConfig | None:

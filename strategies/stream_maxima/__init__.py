@@ -11,7 +11,7 @@ from autotopk.device import Device
 from autotopk.problem import ANSWERS, DTYPE_BYTES, Problem, power_below, power_of_two
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import split
-from autotopk.strategies._lines import DTYPES, OWN_BYTES, LinesStrategy, parameters
+from autotopk.strategies._lines import DTYPES, OWN_BYTES, ClusterConfig, LinesStrategy, most_at_once, parameters
 from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, STATIC_BYTES
 from autotopk.strategy import Features, check_knobs
 
@@ -46,9 +46,6 @@ KNOBS: dict[str, Sequence[Knob]] = {
 }
 """What kernels can be made for."""
 
-MAXIMA = 16
-"""Of a thread, each of as many of its lines."""
-
 LISTED = 1024
 """Lines that a block lists, beside as many as the list has entries."""
 
@@ -69,17 +66,8 @@ MIN_COLS, MOST_K = 16384, 3072
 
 
 @dataclass(frozen=True)
-class StreamMaximaConfig:
+class StreamMaximaConfig(ClusterConfig):
     """How the blocks of a cluster share a row. Raises ValueError for what no kernel has."""
-
-    blocks: int
-    """Blocks of a cluster."""
-    threads: int
-    """Threads of a block."""
-    lines: int
-    """Lines of 16 bytes of a thread."""
-    capacity: int
-    """Entries of the list, more than k."""
 
     def __post_init__(self) -> None:
         check_knobs(self, KNOBS)
@@ -88,11 +76,6 @@ class StreamMaximaConfig:
     def resident(self) -> int:
         """Blocks of a processor that registers suffice for: of small ones as many lines are on their way of each."""
         return max(1, (1024 if self.threads == 512 and self.lines <= 128 else 512) // self.threads)
-
-    @property
-    def room(self) -> int:
-        """Bytes of the longest row."""
-        return self.blocks * self.threads * self.lines * 16
 
 
 _config = lru_cache(1 << 12)(StreamMaximaConfig)  # a call where nothing was tuned asks for dozens
@@ -115,7 +98,7 @@ class StreamMaxima(LinesStrategy):
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:
         """Needs rows of many times k, and a rung: others are quicker where k is large, and need no compiler either."""
         reasons = []
-        if not self.shortlist(problem, device) or not self.ladder(problem, device):
+        if not self.ladder(problem, device):
             reasons.append(f"no cluster streams rows of {problem.cols} for k={problem.k}")
         if problem.rows * BLOCKS[-1] >= 1 << 31:
             reasons.append(f"{problem.rows} rows are more than 32 bits count")
@@ -133,7 +116,7 @@ class StreamMaxima(LinesStrategy):
         """The fewest lines for each number of threads and blocks, and lists half more than k or longer."""
         capacity = max(power_of_two(-(-3 * problem.k // 2)), LEAST_CAPACITY)
         everything = -(-problem.cols * problem.itemsize // 16)
-        most_blocks = max(blocks for blocks in BLOCKS if _at_once(blocks, problem, device))
+        most_blocks = max(1, most_at_once(problem, device))
         if capacity > CAPACITIES[-1] or everything > LONGEST:
             return ()
         found = _shortlist(
@@ -142,10 +125,10 @@ class StreamMaxima(LinesStrategy):
         return [one for one in found if one.threads >= _least_threads(problem)]
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
-        """Lists from half more than k on, and clusters of which half run at once."""
+        """Lists from half more than k on, and clusters that all run at once."""
         least = max(power_of_two(-(-3 * problem.k // 2)), LEAST_CAPACITY)
         return {
-            "blocks": [blocks for blocks in BLOCKS if _at_once(blocks, problem, device)],
+            "blocks": [blocks for blocks in BLOCKS if blocks <= max(1, most_at_once(problem, device))],
             "threads": [threads for threads in (128, 256, 512) if threads >= _least_threads(problem)],
             "lines": [lines for lines in LINES if lines <= _most_lines(problem)],
             "capacity": [size for size in CAPACITIES if least <= size <= 2 * least],
@@ -173,8 +156,8 @@ class StreamMaxima(LinesStrategy):
         """Maxima of so few lines that few have two of the best, enough of them, and clusters that all run at once."""
         most, least = _most_lines(problem), _least_threads(problem)
         able = [one for one in super().ladder(problem, device) if one.lines <= most and one.threads >= least]
-        smallest = min((one.blocks for one in able), default=0)
-        return [one for one in able if one.blocks == smallest or _at_once(one.blocks, problem, device)]
+        most_blocks = max(min([one.blocks for one in able], default=0), most_at_once(problem, device))
+        return [one for one in able if one.blocks <= most_blocks]
 
     def steps(self, windows: bool) -> Sequence[StreamMaximaConfig]:
         """See `LinesStrategy`."""
@@ -202,7 +185,7 @@ def _source(config: StreamMaximaConfig, kind: str) -> CudaSource:
         "BLOCKS": config.blocks,
         "THREADS": config.threads,
         "LINES": config.lines,
-        "MAXIMA": MAXIMA,
+        "MAXIMA": split.STREAMED,
         "CAPACITY": capacity,
         "LISTED": capacity + LISTED,
         "INTERVALS": min(capacity, MOST_INTERVALS),
@@ -225,11 +208,6 @@ def _source(config: StreamMaximaConfig, kind: str) -> CudaSource:
     )
 
 
-def _at_once(blocks: int, problem: Problem, device: Device) -> bool:
-    """Whether all clusters run at the same time: sixteen processors that are free are not always neighbours."""
-    return blocks == 1 or problem.rows * blocks * (2 if blocks > 8 else 1) <= device.processors
-
-
 def _least_threads(problem: Problem) -> int:
     return 256 if problem.k > MANY_K else 128
 
@@ -237,7 +215,7 @@ def _least_threads(problem: Problem) -> int:
 def _most_lines(problem: Problem, sparse: int = SPARSE) -> int:
     """Of a thread: more where k is smaller beside the elements of a row; 0 where it is too large for any."""
     elements = problem.cols // (sparse * problem.k)  # of a maximum
-    return MAXIMA * power_below(elements * problem.itemsize // 16) if elements * problem.itemsize >= 16 else 0
+    return split.STREAMED * power_below(elements * problem.itemsize // 16) if elements * problem.itemsize >= 16 else 0
 
 
 @lru_cache(1 << 12)  # a call where nothing was tuned meets few of them
