@@ -11,7 +11,6 @@ struct Exchange {
   Key block_guesses[BLOCKS];
   Key block_tops[BLOCKS];
   unsigned ties[WARPS];
-  unsigned block_ties[BLOCKS];
   unsigned lines[3];  // that reach a cut, of the block; rounds take turns
   unsigned found[3];  // elements that do, of the cluster; in the first block
 };
@@ -98,13 +97,13 @@ template <class Maxima> __device__ __forceinline__ int group_of(unsigned want, u
 }
 
 template <class Maxima>
-__device__ __forceinline__ Guess guess_cut(const Maxima& maxima, Exchange& exchange, unsigned want, const Row& row, Lines lines) {
+__device__ __forceinline__ Guess guess_cut(const Maxima& maxima, Exchange& exchange, unsigned want, const Row& row) {
   const int group = group_of<Maxima>(want, row.cols);
   Key maximum = 0;
 #pragma unroll
   for (int i = 0; i < Maxima::COUNT; i++)
     if (i < group) maximum = max(maximum, maxima.key(i));
-  const unsigned own = lines.end - lines.begin, threads = max(min(own, unsigned(THREADS)), 1u);
+  const unsigned own = lines_of_block(row), threads = max(min(own, unsigned(THREADS)), 1u);
   const float elements = __fdividef(float(min(own, unsigned(group) * Maxima::EACH * THREADS)), float(threads)) * VECTOR;  // of a maximum
   Guess guess = guess_from(exchange, maximum, ranks_of(want, row.cols, elements, threads));
   guess.cut = row.cols <= CAPACITY && 2 * want > row.cols ? Key(0) : max(guess.cut, Key(1));

@@ -1,5 +1,6 @@
 // A row as lines of 16 aligned bytes, the first and the last of which may be the row's in part, and the best key of every
-// line. The whole lines of a row are divided among the blocks of a cluster; thread t of a block has lines t, t + THREADS, ...
+// line. The blocks of a cluster take 32 whole lines by turns, so that what is concentrated somewhere in a row is all blocks' alike; a
+// thread has every STRIDE-th.
 //
 // Compile-time: LINES (of a thread).
 #pragma once
@@ -7,6 +8,7 @@
 #include "answer.cuh"
 #include "cluster.cuh"
 
+constexpr unsigned STRIDE = BLOCKS * THREADS;
 constexpr int BATCH = LINES * THREADS > 8192 ? 8192 / THREADS : LINES;  // lines of a thread on their way at once
 
 struct Row {
@@ -83,11 +85,11 @@ struct Maxima {
   static constexpr int COUNT = LINES, EACH = 1;  // maxima, and lines of each
   Key keys[LINES];                               // 0 where there is no line
   unsigned first;   // its first line
-  unsigned end;     // behind the last of the block
+  unsigned end;     // behind the last of the row
   Key part;         // of a line that is the row's in part, of two threads
   unsigned part_line;  // ~0 where there is none
 
-  __device__ __forceinline__ unsigned line(int number) const { return first + number * THREADS; }
+  __device__ __forceinline__ unsigned line(int number) const { return first + number * STRIDE; }
   __device__ __forceinline__ bool has(int number) const { return line(number) < end; }
   __device__ __forceinline__ Key key(int number) const { return keys[number]; }
   __device__ __forceinline__ unsigned best_line(int number) const { return line(number); }
@@ -109,23 +111,18 @@ template <bool SMALLEST, bool HALF> __device__ __forceinline__ void read_lines(c
   }
 }
 
-// The lines of this block, [begin, end).
-struct Lines {
-  unsigned begin, end;
-};
-
-__device__ __forceinline__ Lines lines_of_block(const Row& row) {
-  const unsigned each = (row.end - row.begin + BLOCKS - 1) / BLOCKS;
-  const unsigned begin = min(row.begin + block_of() * each, row.end);
-  return {begin, min(begin + each, row.end)};
+// How many whole lines this block has.
+__device__ __forceinline__ unsigned lines_of_block(const Row& row) {
+  const unsigned all = row.end - row.begin, last = all % (BLOCKS * 32), before = block_of() * 32;
+  return BLOCKS == 1 ? all : all / (BLOCKS * 32) * 32 + min(last - min(last, before), 32u);
 }
 
 __device__ __forceinline__ void ask_for_first(const Row&, const Maxima&) {}
 
 // The maxima of the block's lines, and of those that are the row's in part. `meanwhile()` is called before any is known.
 template <class Maxima, class Meanwhile>
-__device__ __forceinline__ void read_maxima(const Row& row, Lines lines, bool smallest, Maxima& maxima, Meanwhile meanwhile) {
-  maxima.first = lines.begin + threadIdx.x, maxima.end = lines.end;
+__device__ __forceinline__ void read_maxima(const Row& row, bool smallest, Maxima& maxima, Meanwhile meanwhile) {
+  maxima.first = row.begin + (warp_of() * BLOCKS + block_of()) * 32 + lane_of(), maxima.end = row.end;
   ask_for_first(row, maxima);
   meanwhile();
   if (!FLOAT || ELEMENT_BYTES == 8) read_lines<false, false>(row, maxima);

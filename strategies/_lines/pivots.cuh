@@ -22,12 +22,6 @@ template <unsigned PIVOTS, class Entry> __device__ __forceinline__ unsigned pivo
   return found;
 }
 
-// Where a pivot is taken from: somewhere in its part of the entries, whose order may have a pattern.
-template <unsigned PIVOTS> __device__ __forceinline__ unsigned place_of_pivot(unsigned number, unsigned count) {
-  const unsigned within = (number * 40503 & 0xFFFF) * count >> 16;
-  return (number * count + within) / PIVOTS;
-}
-
 // Call `put(rank, entry)` for the ranks of [first, want) among entries, of which the larger are the better and no two are equal, each by
 // some thread. There are `count`, at most MOST of a thread; `pivots` and `counts` have room for PIVOTS. Begins behind a barrier, and
 // ends without.

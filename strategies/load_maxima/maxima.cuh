@@ -69,7 +69,8 @@ __device__ __forceinline__ Again list_lines(const OfRow& maxima, unsigned* lines
   return {*count, true};
 }
 
-// List the elements of lines that reach a cut with the first block, in no order, and count them there.
+// List the elements of lines that reach a cut with the first block, in no order, and count them there; of all lines of maxima until they
+// are more than CAPACITY.
 __device__ __forceinline__ void list_elements(const Row& row, const List& list, const unsigned* lines, Again again, unsigned end,
                                               unsigned* count, Key cut) {
   Key* keys = of_block(list.keys, 0);
@@ -77,7 +78,7 @@ __device__ __forceinline__ void list_elements(const Row& row, const List& list, 
   constexpr unsigned EACH = OfRow::EACH;
   const unsigned listed = again.all ? again.count * EACH : again.count;
   const auto line_at = [&](unsigned at) {
-    const unsigned first = lines[again.all ? at / EACH : at], number = again.all ? at % EACH : 0, line = first + number * THREADS;
+    const unsigned first = lines[again.all ? at / EACH : at], number = again.all ? at % EACH : 0, line = first + number * STRIDE;
     return number == 0 || (row.whole(first) && line < end) ? line : ~0u;
   };
 #pragma unroll 1
@@ -97,7 +98,10 @@ __device__ __forceinline__ void list_elements(const Row& row, const List& list, 
       if (!inside && line[i] != ~0u) bits[i] = row.part(line[i], inside);
       unsigned chosen = elements_reaching(bits[i], inside, cut, row.order);
       unsigned start, all, slot = reserve_from(count, __popc(chosen), start, all);
-      if (start + all > CAPACITY) continue;
+      if (start + all > CAPACITY) {
+        if (again.all) return;
+        continue;
+      }
 #pragma unroll 1
       for (; chosen; chosen &= chosen - 1, slot++) {
         const int e = __ffs(chosen) - 1;
@@ -114,7 +118,7 @@ __device__ __forceinline__ unsigned list_reaching(const Row& row, const OfRow& m
   const unsigned turn = round % 3;
   const Again again = list_lines(maxima, lines, &exchange.lines[turn], cut);
   unsigned* count = of_block(&exchange.found[turn], 0);
-  if (again.count <= MOST_LISTED) list_elements(row, list, lines, again, maxima.end, count, cut);
+  if (again.count <= (again.all ? CAPACITY : MOST_LISTED)) list_elements(row, list, lines, again, maxima.end, count, cut);
   else if (threadIdx.x == 0) atomicAdd(count, again.count);
   if (threadIdx.x == 0) exchange.lines[(turn + 1) % 3] = exchange.found[(turn + 1) % 3] = 0;  // unused since the last barrier
   cluster_sync();
@@ -142,102 +146,119 @@ __device__ __forceinline__ void clear_memory(Memory& memory) {
 }
 
 // Write the elements that have a key, the first `want` by columns, behind the `above` best. Lines whose maxima reach it are read again,
-// and counted by chunks of 32 that lie side by side, where maxima were. Has a barrier of the cluster.
+// a tile of every thread's after the other until there are enough: those of a chunk, the 32 lines that a warp has side by side, are
+// counted, and have their places behind those of all blocks' chunks before. Has barriers of the cluster.
 template <class Answers>
-__device__ __forceinline__ void write_ties(const Row& row, const OfRow& maxima, const Memory& memory, Key tie, unsigned want,
+__device__ __forceinline__ void write_ties(const Row& row, const OfRow& maxima, Exchange& exchange, Key tie, unsigned want,
                                            unsigned above, const Answers& answers) {
-  constexpr int TILE = LINES < 32 ? LINES : 32, TILES = LINES / TILE;  // lines of a thread whose chunks have room
+  constexpr int TILE = LINES < 16 ? LINES : 16;  // lines of a thread
   constexpr unsigned CHUNKS = TILE * WARPS;
-  static_assert(CHUNKS * sizeof(unsigned) <= sizeof(memory.exchange.maxima), "chunks have no room");
-  unsigned* chunks = reinterpret_cast<unsigned*>(memory.exchange.maxima);
-  unsigned chosen = 0, part = 0;
+  static_assert(2 * CHUNKS * sizeof(unsigned) <= sizeof(exchange.maxima) && CHUNKS <= THREADS, "chunks have no room");
+  unsigned* counts = reinterpret_cast<unsigned*>(exchange.maxima);  // [CHUNKS]
+  unsigned* places = counts + CHUNKS;                               // [CHUNKS]
+  unsigned chosen = 0, inside;
 #pragma unroll
   for (int i = 0; i < OfRow::COUNT; i++) chosen |= unsigned(maxima.key(i) >= tie && maxima.has(i * OfRow::EACH)) << i;
   const auto is_chosen = [&](int number) { return (chosen >> number / OfRow::EACH & 1) && (OfRow::EACH == 1 || maxima.has(number)); };
-  if (maxima.part_line != ~0u) {
-    unsigned inside;
-    const uint4 bits = row.part(maxima.part_line, inside);
-    part = elements_equal(bits, inside, tie, row.order);
-  }
-  // Count those of a tile by chunks, and the block's before every chunk from `before` on. Returns how many there are then, to the first
-  // warp. Has a barrier.
-  unsigned found = 0;
-  const auto count_tile = [&](int begin, unsigned before) {
-    for (int i = lane_of(); i < TILE; i += 32) chunks[i * WARPS + warp_of()] = 0;
-    __syncwarp();
-#pragma unroll 1
-    for (int first = 0; first < TILE && found < want; first += AGAIN) {
-      uint4 bits[AGAIN];
-#pragma unroll
-      for (int i = 0; i < AGAIN; i++)
-        bits[i] = first + i < TILE && is_chosen(begin + first + i) ? __ldg(row.lines + maxima.line(begin + first + i)) : make_uint4(0, 0, 0, 0);
-#pragma unroll
-      for (int i = 0; i < AGAIN; i++) {
-        const unsigned inside = first + i < TILE && is_chosen(begin + first + i) ? EVERY : 0;
-        const unsigned own = __reduce_add_sync(~0u, __popc(elements_equal(bits[i], inside, tie, row.order)));
-        if (lane_of() == 0 && first + i < TILE) chunks[(first + i) * WARPS + warp_of()] = own;
-        found += own;
-      }
-    }
-    __syncthreads();
-    if (warp_of() == 0) {
-#pragma unroll 1
-      for (unsigned first = 0; first < CHUNKS; first += 32) {
-        const bool has = first + lane_of() < CHUNKS;
-        const unsigned own = has ? chunks[first + lane_of()] : 0;
-        unsigned all, upto = before + scan_lanes(own, all);
-        if (has) chunks[first + lane_of()] = upto - own;
-        before += all;
-      }
-    }
-    return before;
-  };
-  unsigned own_ties = __shfl_sync(~0u, maxima.part_line == 0 ? __popc(part) : 0, 0);
-  const unsigned in_part = own_ties;
-#pragma unroll 1
-  for (int tile = 0; tile < TILES; tile++) {
-    own_ties = count_tile(tile * TILE, own_ties);
-    if (TILES > 1) __syncthreads();
-  }
-  if (warp_of() == 0 && lane_of() < BLOCKS) *of_block(&memory.exchange.block_ties[block_of()], lane_of()) = own_ties;
-  cluster_sync();
-  const unsigned its = lane_of() < BLOCKS ? memory.exchange.block_ties[lane_of() % BLOCKS] : 0, all = __reduce_add_sync(~0u, its);
-  const unsigned before = __reduce_add_sync(~0u, lane_of() < block_of() ? its : 0);
   const auto put = [&](unsigned line, unsigned ties, unsigned place) {
 #pragma unroll 1
     for (; ties && place < want; ties &= ties - 1) answers.put(above + place++, tie, row.column(line, __ffs(ties) - 1));
   };
-  unsigned counted = in_part;
-  found = 0;
+  const auto ties_of_part = [&](unsigned line) {
+    const uint4 bits = row.part(line, inside);
+    return elements_equal(bits, inside, tie, row.order);
+  };
+  unsigned before = row.whole(0) ? 0 : __popc(ties_of_part(0));  // of all tiles before
+  if (maxima.part_line == 0) put(0, ties_of_part(0), 0);
 #pragma unroll 1
-  for (int i = 0; i <= LINES; i++) {
-    if (i == LINES) {
-      put(maxima.part_line, part, maxima.part_line ? all : 0);
-      break;
+  for (int begin = 0; begin < LINES && before < want; begin += TILE) {
+    for (int i = lane_of(); i < TILE; i += 32) counts[i * WARPS + warp_of()] = 0;
+    __syncwarp();
+    unsigned found = 0;
+#pragma unroll 1
+    for (int first = begin; first < begin + TILE && found < want; first += AGAIN) {
+      uint4 bits[AGAIN];
+#pragma unroll
+      for (int i = 0; i < AGAIN; i++)
+        bits[i] = i < TILE && is_chosen(first + i) ? __ldg(row.lines + maxima.line(first + i)) : make_uint4(0, 0, 0, 0);
+#pragma unroll
+      for (int i = 0; i < AGAIN && i < TILE; i++) {
+        const unsigned ties = elements_equal(bits[i], is_chosen(first + i) ? EVERY : 0, tie, row.order);
+        const unsigned own = __reduce_add_sync(~0u, __popc(ties));
+        if (lane_of() == 0) counts[(first - begin + i) * WARPS + warp_of()] = own;
+        found += own;
+      }
     }
-    if (TILES > 1 && i % TILE == 0) {  // again, now that the others' are known
-      __syncthreads();
-      counted = count_tile(i, counted);
-      __syncthreads();
+    cluster_sync();
+    unsigned all = 0, place = before, total;
+    if (threadIdx.x < CHUNKS) {
+#pragma unroll
+      for (int block = 0; block < BLOCKS; block++) {
+        const unsigned its = *of_block(&counts[threadIdx.x], block);
+        all += its, place += block < block_of() ? its : 0;
+      }
     }
-    unsigned place = before + chunks[i % TILE * WARPS + warp_of()], own = 0, some;
-    if (place >= want) continue;
-    if (is_chosen(i)) own = elements_equal(__ldg(row.lines + maxima.line(i)), EVERY, tie, row.order);
-    place += scan_lanes(__popc(own), some) - __popc(own);
-    put(maxima.line(i), own, place);
+    cluster_arrive();  // before others count again
+    place += scan_lanes(all, total) - all;
+    if (lane_of() == 0) exchange.ties[warp_of()] = total;
+    __syncthreads();
+    total = lane_of() < WARPS ? exchange.ties[lane_of() % WARPS] : 0;
+    place += __reduce_add_sync(~0u, lane_of() < warp_of() ? total : 0), before += __reduce_add_sync(~0u, total);
+    if (threadIdx.x < CHUNKS) places[threadIdx.x] = place;
+    __syncthreads();
+#pragma unroll 1
+    for (int i = 0; i < TILE; i++) {
+      place = places[i * WARPS + warp_of()];
+      if (place >= want) continue;
+      unsigned ties = 0, some;
+      if (is_chosen(begin + i)) ties = elements_equal(__ldg(row.lines + maxima.line(begin + i)), EVERY, tie, row.order);
+      place += scan_lanes(__popc(ties), some) - __popc(ties);
+      put(maxima.line(begin + i), ties, place);
+    }
+    cluster_wait();
   }
+  if (maxima.part_line != ~0u && maxima.part_line) put(maxima.part_line, ties_of_part(maxima.part_line), before);
+}
+
+// Another cut, that about `want` elements would reach, and a key that few have above it: of every thread a maximum that may be the
+// k-th's is drawn, and these are looked at as for a guess, those of all warps mixed. Elements of a line may be taken to be alike, so that
+// each maximum stands for as many. The cut is at least the range's bottom, or 0 where there are no such maxima. Has barriers of the
+// cluster.
+__device__ __forceinline__ Guess sampled_cut(const OfRow& maxima, Exchange& exchange, const Range& range, unsigned want, bool alike) {
+  constexpr int COUNT = OfRow::COUNT;
+  cluster_arrive();  // waited for with the guess
+  unsigned chosen = 0;
+#pragma unroll
+  for (int i = 0; i < COUNT; i++) chosen |= unsigned(maxima.key(i) >= max(range.bottom, Key(1)) && maxima.key(i) <= range.top) << i;
+  unsigned drawn = chosen;
+#pragma unroll 1
+  for (unsigned i = (threadIdx.x * 40503 & 0xFFFF) * __popc(chosen) >> 16; i; i--) drawn &= drawn - 1;
+  drawn &= ~drawn + 1;  // the first of them
+  Key key = 0;
+#pragma unroll
+  for (int i = 0; i < COUNT; i++) key = max(key, drawn >> i & 1 ? maxima.key(i) : Key(0));
+  exchange.maxima[threadIdx.x % WARPS][threadIdx.x / WARPS] = key;
+  const unsigned own = __reduce_add_sync(~0u, __popc(chosen));
+  if (lane_of() == 0) exchange.ties[warp_of()] = own;
+  const float some = __syncthreads_count(chosen != 0);
+  const unsigned all = BLOCKS * __reduce_add_sync(~0u, lane_of() < WARPS ? exchange.ties[lane_of() % WARPS] : 0);
+  const float elements = alike ? 1 : fmaxf(__fdividef(float(range.within), float(max(all, 1u))), 1);  // of a maximum
+  const float part = fminf(__fdividef(float(want - range.above), float(range.within)), 0.9999f);
+  const float lanes = __fdividef(some, float(WARPS)) * (1 - exp2f(log2f(1 - part) * elements));  // of a warp that reach it
+  const unsigned in_block = lanes < 1 ? unsigned(WARPS * (1 - exp2f(32 * log2f(1 - lanes / 32))) + 0.5f) : WARPS / 2;
+  return guess_from(exchange, exchange.maxima[warp_of()][lane_of()], {min(max(unsigned(lanes + 0.5f), 1u), 32u), max(in_block, 1u)});
 }
 
 // Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster.
 template <class Answers>
 __device__ __forceinline__ void select_best(const Row& row, unsigned k, bool smallest, Memory memory, const Answers& answers) {
-  const Lines lines = lines_of_block(row);
   OfRow maxima;
-  read_maxima(row, lines, smallest, maxima, [&] { clear_memory(memory); });
-  const Guess guess = guess_cut(maxima, memory.exchange, k, row, lines);
+  read_maxima(row, smallest, maxima, [&] { clear_memory(memory); });
+  const Guess guess = guess_cut(maxima, memory.exchange, k, row);
   Range range = {0, ONES, 0, row.cols};
-  Key cut = guess.cut;
+  Key cut = guess.cut, top = guess.top;
   unsigned count, round = 0;
+  bool ties = false;
 #pragma unroll 1
   for (;;) {
     count = list_reaching(row, maxima, memory.list, memory.lines, memory.exchange, cut, round++);
@@ -245,20 +266,29 @@ __device__ __forceinline__ void select_best(const Row& row, unsigned k, bool sma
     if (count >= k) range.bottom = cut, range.within = count - range.above;
     else range.top = cut - 1, range.within -= count - range.above, range.above = count;
     if (range.bottom == range.top) {
-      write_ties(row, maxima, memory, range.top, k - range.above, range.above, answers);
-      cut = range.top + 1, count = range.above;
+      write_ties(row, maxima, memory.exchange, range.top, k - range.above, range.above, answers);
+      cut = range.top + 1, count = range.above, ties = true;
       if (count) list_reaching(row, maxima, memory.list, memory.lines, memory.exchange, cut, round);
       break;
     }
-    if (round == 1 && count >= k) cut = range.bottom + 1;  // perhaps most were ties
-    else if (round % 3 == 0) cut = range.middle();
-    else cut = range.between((k + CAPACITY) / 2, guess.top);
+    if (round == 1 && count >= k) {
+      cut = range.bottom + 1;  // perhaps most were ties
+    } else if (round > 4 && round % 4 == 1) {
+      cut = range.middle();
+    } else {
+      const unsigned aim = (k + CAPACITY) / 2;
+      Guess sampled = {};
+      if (round % 4) sampled = sampled_cut(maxima, memory.exchange, range, aim, round % 4 == 3);
+      top = max(top, sampled.top), cut = sampled.cut;
+      if (cut == 0 || cut < range.bottom) cut = range.between(aim, top);
+      else if (cut == range.bottom) cut++;  // ties, perhaps
+    }
   }
   cluster_arrive();  // after the first block's memory was read
   if (block_of() == 0 && count > 0) {
     Held held = hold(memory.list, count);
-    const Even even = cut > 1 ? even_between(guess.top, cut, row.cols, row.order)
-                              : even_intervals(memory.list, held, count, row.cols, row.order);
+    const Even even = cut > 1 && !ties ? even_between(top, cut, row.cols, row.order)
+                                       : even_intervals(memory.list, held, count, row.cols, row.order);
     rank_held(memory.list, held, count, min(count, k), even,
               [&](unsigned rank, Key key, unsigned column) { answers.put(rank, key, column); });
   }

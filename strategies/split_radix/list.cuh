@@ -43,6 +43,12 @@ struct List {
 __device__ __forceinline__ int lane_of() { return threadIdx.x % 32; }
 __device__ __forceinline__ int warp_of() { return threadIdx.x / 32; }
 
+// Where one of so many pivots is taken from: somewhere in its part of the entries, whose order may have a pattern.
+template <unsigned PIVOTS> __device__ __forceinline__ unsigned place_of_pivot(unsigned number, unsigned count) {
+  const unsigned within = (number * 40503 & 0xFFFF) * count >> 16;
+  return (number * count + within) / PIVOTS;
+}
+
 // All counters of the next round are zero after the barrier that follows.
 __device__ __forceinline__ void clear_counters(List& list) {
   for (int i = threadIdx.x; i < BINS; i += THREADS) list.counters->bins[list.round][i] = 0;

@@ -106,7 +106,7 @@ struct Split {
   }
 };
 
-// Entries at even places of the list, in order, where counters of digits were: these are of no more use. Has two barriers.
+// Entries from all over the list, in order, where counters of digits were: these are of no more use. Has two barriers.
 __device__ __forceinline__ Split split_intervals(const List& list, unsigned count) {
   Key* keys = reinterpret_cast<Key*>(list.counters->bins);
   unsigned* columns = reinterpret_cast<unsigned*>(keys + SPLITTERS);
@@ -115,12 +115,12 @@ __device__ __forceinline__ Split split_intervals(const List& list, unsigned coun
   __syncthreads();
 #pragma unroll 1
   for (unsigned number = threadIdx.x / LANES; number < SPLITTERS; number += THREADS / LANES) {
-    const unsigned at = number * count / SPLITTERS, column = list.columns[at];
+    const unsigned at = place_of_pivot<SPLITTERS>(number, count), column = list.columns[at];
     const Key key = list.keys[at];
     unsigned rank = 0;
 #pragma unroll 4
     for (unsigned other = threadIdx.x % LANES; other < SPLITTERS; other += LANES) {
-      const unsigned its = other * count / SPLITTERS;
+      const unsigned its = place_of_pivot<SPLITTERS>(other, count);
       rank += its == at ? other < number : better(list.keys[its], list.columns[its], key, column);
     }
 #pragma unroll

@@ -16,11 +16,11 @@ struct Streamed {
   unsigned which[COUNT / 4];  // the line that a maximum is of, 8 bits each
   Key others;                // the best of all other lines
   unsigned first;            // its first line
-  unsigned end;              // behind the last of the block
+  unsigned end;              // behind the last of the row
   Key part;                  // of a line that is the row's in part, of two threads
   unsigned part_line;        // ~0 where there is none
 
-  __device__ __forceinline__ unsigned line(int number) const { return first + number * THREADS; }
+  __device__ __forceinline__ unsigned line(int number) const { return first + number * STRIDE; }
   __device__ __forceinline__ bool has(int number) const { return line(number) < end; }
   __device__ __forceinline__ Key key(int number) const { return keys[number]; }
 

@@ -60,6 +60,7 @@ KINDS = [
     Kind("load_maxima", "float64", LoadMaximaConfig(2, 64, 2, 64)),
     Kind("load_maxima", "bfloat16", LoadMaximaConfig(1, 32, 4, 128)),
     Kind("load_maxima", "float16", LoadMaximaConfig(2, 64, 1, 128)),
+    Kind("load_maxima", "float16", LoadMaximaConfig(2, 32, 32, 64)),
     Kind("load_maxima", "int8", LoadMaximaConfig(1, 32, 2, 128)),
     Kind("load_maxima", "uint8", LoadMaximaConfig(2, 64, 1, 128)),
     Kind("load_maxima", "int64", LoadMaximaConfig(1, 64, 2, 64)),
