@@ -80,17 +80,22 @@ template <bool SMALLEST, bool HALF> __device__ __forceinline__ Key best_of(uint4
 #endif
 }
 
-// What a thread knows of its lines.
-struct Maxima {
-  static constexpr int COUNT = LINES, EACH = 1;  // maxima, and lines of each
-  Key keys[LINES];                               // 0 where there is no line
-  unsigned first;   // its first line
-  unsigned end;     // behind the last of the row
-  Key part;         // of a line that is the row's in part, of two threads
+// The lines of a thread.
+struct OwnLines {
+  unsigned first;
+  unsigned end;        // behind the last of the row
+  Key part;            // the best of a line that is the row's in part, of two threads
   unsigned part_line;  // ~0 where there is none
 
   __device__ __forceinline__ unsigned line(int number) const { return first + number * STRIDE; }
   __device__ __forceinline__ bool has(int number) const { return line(number) < end; }
+};
+
+// What a thread knows of them.
+struct Maxima : OwnLines {
+  static constexpr int COUNT = LINES, EACH = 1;  // maxima of a thread, and lines of each
+  Key keys[LINES];                               // 0 where there is no line
+
   __device__ __forceinline__ Key key(int number) const { return keys[number]; }
   __device__ __forceinline__ unsigned best_line(int number) const { return line(number); }
   __device__ __forceinline__ bool several(Key) const { return false; }

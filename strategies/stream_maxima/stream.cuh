@@ -9,19 +9,13 @@ constexpr unsigned MOST_LISTED = LISTED;
 constexpr int STREAM_BATCH = THREADS < 512 ? 16 : 8;  // lines of a thread on their way at once
 static_assert(MAXIMA == 16 && LINES / MAXIMA <= 256, "numbers of lines have 8 bits, and four words");
 
-struct Streamed {
-  static constexpr int COUNT = MAXIMA, EACH = LINES / COUNT;  // maxima of a thread, and lines of each
+struct Streamed : OwnLines {
+  static constexpr int COUNT = MAXIMA, EACH = LINES / COUNT;  // as of Maxima
 
-  Key keys[COUNT];           // 0 where there is no line
+  Key keys[COUNT];            // 0 where there is no line
   unsigned which[COUNT / 4];  // the line that a maximum is of, 8 bits each
-  Key others;                // the best of all other lines
-  unsigned first;            // its first line
-  unsigned end;              // behind the last of the row
-  Key part;                  // of a line that is the row's in part, of two threads
-  unsigned part_line;        // ~0 where there is none
+  Key others;                 // the best of all other lines
 
-  __device__ __forceinline__ unsigned line(int number) const { return first + number * STRIDE; }
-  __device__ __forceinline__ bool has(int number) const { return line(number) < end; }
   __device__ __forceinline__ Key key(int number) const { return keys[number]; }
 
   // The line that has the maximum.
