@@ -27,8 +27,11 @@ LOADS = {1: 1, 2: 2, 4: 4, 8: 4}
 MOST_COLS = 1 << 31
 """Columns, and twice their number, are counted in 32 bits."""
 
-MOST_BLOCKS = (1 << 31) - 1
-"""Of a grid; each goes on to the next part while any is left."""
+MOST_ELEMENTS = 1 << 38
+"""Of all rows, of which the smallest parts are as many as a grid has blocks."""
+
+GROUP_PARTS = 8
+"""Parts, at least, of the rows that blocks are counted for together: an eighth of them may have nothing to do."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ class WholeRows(Strategy):
             reasons.append(f"puts none of k={problem.k} in order")
         if problem.cols >= MOST_COLS:
             reasons.append(f"rows of {problem.cols} are not shorter than {MOST_COLS}")
+        if problem.rows * problem.cols > MOST_ELEMENTS:
+            reasons.append(f"{problem.rows} rows of {problem.cols} are more than {MOST_ELEMENTS} elements")
         return reasons
 
     def reasons_unbuildable(self) -> list[str]:
@@ -88,7 +93,7 @@ class WholeRows(Strategy):
     def ladder(self, problem: Problem, device: Device) -> Sequence[WholeRowsConfig]:
         """Large parts where every processor has one."""
         large, small = _rungs(problem.itemsize)
-        return (large, small) if _blocks(large, problem) >= device.processors else (small, large)
+        return (large, small) if _parts(large, problem) >= device.processors else (small, large)
 
     def rungs(self, arch: int) -> Iterator[CudaSource]:
         """Of every size of elements."""
@@ -97,11 +102,15 @@ class WholeRows(Strategy):
 
     def terms(self, config: WholeRowsConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.copying`."""
-        return copies(_blocks(config, problem), _part(config, problem.itemsize), config.threads, problem, device)
+        return copies(_parts(config, problem), _part(config, problem.itemsize), config.threads, problem, device)
 
     def program(self, config: WholeRowsConfig, problem: Problem, device: Device) -> KernelProgram:
-        """A block for every part of all elements, however long rows are."""
-        return KernelProgram.of(_source(config, problem.itemsize), Extent(_blocks(config, problem)))
+        """A block for every part of all elements, however long rows are; the same program for any number of rows."""
+        part = _part(config, problem.itemsize)
+        group = max(1, -(-GROUP_PARTS * part // problem.cols))  # rows
+        return KernelProgram.of(
+            _source(config, problem.itemsize), Extent(-(-group * problem.cols // part), (("rows", group),))
+        )
 
 
 _config = lru_cache(WholeRowsConfig)
@@ -116,8 +125,8 @@ def _part(config: WholeRowsConfig, itemsize: int) -> int:
     return config.threads * config.loads * VECTOR_BYTES // itemsize
 
 
-def _blocks(config: WholeRowsConfig, problem: Problem) -> int:
-    return min(-(-problem.rows * problem.cols // _part(config, problem.itemsize)), MOST_BLOCKS)
+def _parts(config: WholeRowsConfig, problem: Problem) -> int:
+    return -(-problem.rows * problem.cols // _part(config, problem.itemsize))
 
 
 def _source(config: WholeRowsConfig, itemsize: int) -> CudaSource:

@@ -153,8 +153,9 @@ def test_features_that_are_declared_are_served(strategy: Strategy) -> None:
             continue
         vector = gcd(layout.vector * 4, VECTOR_BYTES) // DTYPE_BYTES[dtype]
         layout = replace(layout, vector=max(1, vector))
-        k, place = cols if whole else 3, {"device_type": device.type, "layout": layout}
-        problem = Problem(4, cols, k, dtype, sorted=not whole, answer=answer, routing=rule, **place)
+        place = replace(Problem.contiguous(4, cols, 3, device_type=device.type), layout=layout)
+        k = cols if whole else 3
+        problem = replace(place, k=k, dtype=dtype, sorted=not whole, answer=answer, routing=rule)
         if not strategy.reasons_unable(problem, device):
             served |= {dtype, answer, layout.side_by_side, device.type}
     features = strategy.features

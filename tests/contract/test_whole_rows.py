@@ -144,15 +144,19 @@ def whole(rows: int, cols: int, dtype: str = "float32") -> Problem:
 
 
 @pytest.mark.parametrize("dtype", DTYPE_BYTES)
-@pytest.mark.parametrize("size", [(1, 100_000_000), (65_536, 16), (65_536, 1), (1 << 20, 1 << 14), (3, 7)], ids=str)
+@pytest.mark.parametrize(
+    "size", [(1, 100_000_000), (65_536, 16), (65_536, 1), (1 << 20, 1 << 14), (3, 7), (1000, 4097)], ids=str
+)
 def test_blocks_follow_from_all_elements(size: tuple[int, int], dtype: str) -> None:
+    """As many as there are parts, or some more; of one program for any number of rows."""
     problem, (rows, cols) = whole(*size, dtype), size
     for config in STRATEGY.lattice(problem, H100):
         program = STRATEGY.program(config, problem, H100)
         assert isinstance(program, KernelProgram)
         blocks, _, _ = program.launches[0].blocks(problem)
-        part = Kind(dtype, config).part
-        assert (blocks - 1) * part < rows * cols <= blocks * part
+        parts = -(-rows * cols // Kind(dtype, config).part)
+        assert parts <= blocks <= parts * 9 / 8 + 9
+        assert program == STRATEGY.program(config, whole(2 * rows, cols, dtype), H100)
 
 
 def test_few_elements_are_shared_by_more_blocks() -> None:
@@ -169,6 +173,8 @@ def test_serves_whole_rows_in_no_order_alone() -> None:
     assert STRATEGY.reasons_unable(replace(problem, k=99), H100) == ["k=99 is not all of 100"]
     assert STRATEGY.reasons_unable(replace(problem, sorted=True), H100) == ["puts none of k=100 in order"]
     assert STRATEGY.reasons_unable(whole(1, 1 << 31), H100) == ["rows of 2147483648 are not shorter than 2147483648"]
+    (reason,) = STRATEGY.reasons_unable(whole(1 << 20, 1 << 19), H100)
+    assert reason == "1048576 rows of 524288 are more than 274877906944 elements"
 
 
 @pytest.mark.requires("nvcc")
