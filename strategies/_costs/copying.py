@@ -2,22 +2,14 @@
 
 from autotopk.device import Device
 from autotopk.problem import Problem
-from autotopk.strategies._costs import load, remote
+from autotopk.strategies._costs import remote
 
 INDEX_BYTES = {"pairs": 8, "indices": 4}
 """Of an answer, for each element."""
 
 
-def copies(blocks: int, each: int, threads: int, problem: Problem, device: Device) -> tuple[float, ...]:
-    """A launch; bytes read and written; blocks of `each` so many elements, of the busiest processor and of a thread."""
-    elements, busy = problem.rows * problem.cols, load(blocks, device)
-    read = problem.itemsize if problem.answer == "pairs" else 0
-    written = read + INDEX_BYTES[problem.answer]
-    return (
-        1.0,
-        elements * read * 1e-6,
-        elements * written * 1e-6,
-        remote(problem, device),
-        busy * min(each, elements) * written * 1e-3,
-        min(each, elements) * written / threads,
-    )
+def copies(each: int, threads: int, problem: Problem, device: Device) -> tuple[float, ...]:
+    """A launch, bytes moved, how far the input is, and bytes of a thread, whose block has `each` so many elements."""
+    elements = problem.rows * problem.cols
+    of_element = INDEX_BYTES[problem.answer] + (2 * problem.itemsize if problem.answer == "pairs" else 0)
+    return 1.0, elements * of_element * 1e-6, remote(problem, device), min(each, elements) * of_element / threads

@@ -102,7 +102,7 @@ class WholeRows(Strategy):
 
     def terms(self, config: WholeRowsConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.copying`."""
-        return copies(_parts(config, problem), _part(config, problem.itemsize), config.threads, problem, device)
+        return copies(_part(config, problem.itemsize), config.threads, problem, device)
 
     def program(self, config: WholeRowsConfig, problem: Problem, device: Device) -> KernelProgram:
         """A block for every part of all elements, however long rows are; the same program for any number of rows."""
