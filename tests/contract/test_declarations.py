@@ -145,14 +145,17 @@ def test_features_that_are_declared_are_served(strategy: Strategy) -> None:
     served: set[object] = set()
     layouts = (MemoryLayout(64, vector=4, aligned=True), MemoryLayout(64 * 4, col_stride=4, inner=4))
     rules = [None, Routing(), Routing("sigmoid", True)]
-    for device, dtype, answer, layout, cols, rule in product(
-        DEVICES, DTYPE_BYTES, (*ANSWERS, *OPERATIONS.values(), MERGED, *WEIGHTS), layouts, (64, 1 << 17), rules
+    for device, dtype, answer, layout, cols, rule, whole in product(
+        *(DEVICES, DTYPE_BYTES, (*ANSWERS, *OPERATIONS.values(), MERGED, *WEIGHTS), layouts, (64, 1 << 17), rules),
+        (False, True),
     ):
-        if (rule is None) == (answer in WEIGHTS) or (rule is not None and dtype not in LOGITS):
+        if (rule is None) == (answer in WEIGHTS) or (rule is not None and (whole or dtype not in LOGITS)):
             continue
         vector = gcd(layout.vector * 4, VECTOR_BYTES) // DTYPE_BYTES[dtype]
         layout = replace(layout, vector=max(1, vector))
-        problem = Problem(4, cols, 3, dtype, answer=answer, routing=rule, device_type=device.type, layout=layout)
+        place = replace(Problem.contiguous(4, cols, 3, device_type=device.type), layout=layout)
+        k = cols if whole else 3
+        problem = replace(place, k=k, dtype=dtype, sorted=not whole, answer=answer, routing=rule)
         if not strategy.reasons_unable(problem, device):
             served |= {dtype, answer, layout.side_by_side, device.type}
     features = strategy.features
@@ -321,6 +324,9 @@ FAMILIES = [
     ("wide_radix", Problem.contiguous(1, 30_000_000, 30_000)),
     ("wide_radix", Problem.contiguous(5000, 40_000, 15_000)),
     ("wide_radix", Problem.contiguous(1, 1_000_000, 1_000_000, "int64")),
+    ("whole_rows", Problem.contiguous(1, 1_000_000, 1_000_000, "int64", sorted=False)),
+    ("whole_rows", Problem.contiguous(4096, 128, 128, sorted=False, largest=False)),
+    ("whole_rows", Problem.contiguous(65_536, 16, 16, "bfloat16", sorted=False, stable=True)),
 ]
 """What serves a problem on an H100 where nothing was measured."""
 
@@ -382,9 +388,10 @@ from autotopk.problem import Problem
 from autotopk.routing import Routing
 strategy, asked = registry.get(sys.argv[1]), 0
 routers = {"routing": Routing()}, {"routing": Routing("sigmoid", True)}
-forms = {"answer": "windows", "stable": True}, {"answer": "merged"}
+forms = {"answer": "windows", "stable": True}, {"answer": "merged"}, {"sorted": False}
 for form in ({}, *routers, *forms):
-    for problem in (Problem.contiguous(64, cols, 5, **form) for cols in (128, 1 << 17)):
+    for cols in (128, 1 << 17):
+        problem = Problem.contiguous(64, cols, cols if "sorted" in form else 5, **form)
         if not strategy.reasons_unable(problem, H100):
             for config in strategy.shortlist(problem, H100):
                 for source in strategy.program(config, problem, H100).sources:
