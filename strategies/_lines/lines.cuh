@@ -2,14 +2,15 @@
 // line. The blocks of a cluster take 32 whole lines by turns, so that what is concentrated somewhere in a row is all blocks' alike; a
 // thread has every STRIDE-th.
 //
-// Compile-time: LINES (of a thread).
+// Compile-time: LINES (of a thread); RESIDENT (blocks of a processor).
 #pragma once
 #define BOTH_SIGNS (FLOAT && ELEMENT_BYTES <= 4)
 #include "answer.cuh"
 #include "cluster.cuh"
 
 constexpr unsigned STRIDE = BLOCKS * THREADS;
-constexpr int BATCH = LINES * THREADS > 8192 ? 8192 / THREADS : LINES;  // lines of a thread on their way at once
+constexpr int TOGETHER = RESIDENT > 1 || THREADS > 512 ? 8192 : 4096;  // lines of a block on their way at once
+constexpr int BATCH = LINES * THREADS > TOGETHER ? TOGETHER / THREADS : LINES;  // of a thread
 
 struct Row {
   const uint4* lines;
