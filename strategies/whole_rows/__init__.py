@@ -24,6 +24,9 @@ THREADS, FEW_THREADS = 256, 128
 LOADS = {1: 1, 2: 2, 4: 4, 8: 4}
 """Of a thread of the larger rung, for the bytes of an element: 8 stores of indices, or 4, go with them."""
 
+MOST_PARTS = 8
+"""Of a processor, that are as quick large as small."""
+
 MOST_COLS = 1 << 31
 """Columns, and twice their number, are counted in 32 bits."""
 
@@ -91,9 +94,10 @@ class WholeRows(Strategy):
         return self.ladder(problem, device)[0]
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[WholeRowsConfig]:
-        """Large parts where every processor has one."""
+        """Large parts where every processor has one, and few have many: then more blocks are sooner replaced."""
         large, small = _rungs(problem.itemsize)
-        return (large, small) if _parts(large, problem) >= device.processors else (small, large)
+        some = device.processors <= _parts(large, problem) <= MOST_PARTS * device.processors
+        return (large, small) if some else (small, large)
 
     def rungs(self, arch: int) -> Iterator[CudaSource]:
         """Of every size of elements."""
