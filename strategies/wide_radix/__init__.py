@@ -106,7 +106,7 @@ class WideRadix(Strategy):
         usual = self.ladder(problem, device)[0]
         short = problem.cols * problem.itemsize <= MIN_PART
         busy = usual.split or 2 * usual.blocks >= (min(problem.rows, device.processors) if short else device.processors)
-        return usual if problem.k >= MIN_K and busy and not _torch_is_quicker(problem) else None
+        return usual if problem.k >= MIN_K and busy else None
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[WideRadixConfig]:
         """Rows split, first, where there are fewer than processors; blocks for a few waves, as scratch allows."""
@@ -159,12 +159,6 @@ def _ladder(problem: Problem, device: Device) -> tuple[WideRadixConfig, ...]:
     whole = [_whole(blocks) for blocks in dict.fromkeys(counts)]
     order = split + whole if longest > 1 else whole + split
     return tuple([config for config in dict.fromkeys(order) if strategy.valid(config, problem, device)])
-
-
-def _torch_is_quicker(problem: Problem) -> bool:
-    """Of long rows of 16 bits, a third of which is wanted in any order: 126x3496558 k=3239911 3.7 ms, here 10."""
-    many = 3 * problem.k > problem.cols and problem.rows * problem.cols > 1 << 24 and problem.rows > 1
-    return not problem.sorted and problem.itemsize == 2 and many and problem.answer != KTH
 
 
 def scratch_bytes(config: WideRadixConfig, problem: Problem) -> int:

@@ -115,24 +115,45 @@ __device__ __forceinline__ Tally tally_share(const Share& share, Order order, co
   return {__reduce_add_sync(~0u, sum.above), __reduce_add_sync(~0u, sum.equal)};
 }
 
+// Which of the elements of a load are chosen, a bit each: those above, and of equal ones as many as there is `room` for behind the
+// `before` of lower lanes; `all` are the warp's.
+__device__ __forceinline__ unsigned chosen_of(Tally votes, unsigned before, unsigned all, unsigned room) {
+  if (all <= room) return votes.above | votes.equal;
+  unsigned chosen = votes.above, same = votes.equal;
+#pragma unroll 1
+  for (unsigned left = room - min(before, room); same && left; left--) chosen |= same & (~same + 1), same &= same - 1;
+  return chosen;
+}
+
 // Call `put(place, bits, column)` for every chosen element of a share, `before` which there are so many in the row. Of
-// those that begin as the prefix, the first `k - bound.above` are chosen; places are in the order of columns.
+// those that begin as the prefix, the first `k - bound.above` are chosen. Places are in the order of columns, or else of elements of
+// loads, so that those of neighbouring lanes lie side by side.
 template <class Put>
 __device__ __forceinline__ void place_share(const Share& share, Order order, const Bound& bound, Tally before,
-                                            unsigned k, Put put) {
+                                            unsigned k, bool by_columns, Put put) {
+  constexpr int UNROLLED = VECTOR < 8 ? VECTOR : 8;
   const Prefix prefix = prefix_of(bound);
-  const unsigned room = k - bound.above;
+  const unsigned room = k - bound.above, lower = (1u << lane_of()) - 1;
   read_share(share, [&](uint4 bits, unsigned column, unsigned valid) {
-    Tally votes = compare(bits, valid, order, prefix);
+    const Tally votes = compare(bits, valid, order, prefix);
     if (!__any_sync(~0u, votes.above | votes.equal)) return;
     const unsigned counts = __popc(votes.above) << 16 | __popc(votes.equal);  // at most 512 of each in a warp
     const unsigned upto = scan_lanes(counts), own = upto - counts, all = __shfl_sync(~0u, upto, 31);
-    unsigned above = before.above + (own >> 16), equal = before.equal + (own & 0xFFFF);
+    const unsigned left = room - min(before.equal, room);
+    const unsigned chosen = chosen_of(votes, own & 0xFFFF, all & 0xFFFF, left);
+    unsigned place = before.above + room - left;
+    if (by_columns) {
+      place += (own >> 16) + min(own & 0xFFFF, left);
 #pragma unroll 2
-    for (int e = 0; e < VECTOR; e++) {
-      bool larger = votes.above >> e & 1, same = votes.equal >> e & 1;
-      if (larger || (same && equal < room)) put(above + min(equal, room), element(bits, e), column + e);
-      above += larger, equal += same;
+      for (int e = 0; e < VECTOR; e++)
+        if (chosen >> e & 1) put(place++, element(bits, e), column + e);
+    } else {
+#pragma unroll UNROLLED
+      for (int e = 0; e < VECTOR; e++) {
+        const unsigned lanes = __ballot_sync(~0u, chosen >> e & 1);
+        if (chosen >> e & 1) put(place + __popc(lanes & lower), element(bits, e), column + e);
+        place += __popc(lanes);
+      }
     }
     before.above += all >> 16, before.equal += all & 0xFFFF;
   });

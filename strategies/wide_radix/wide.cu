@@ -174,7 +174,7 @@ __device__ __forceinline__ Source source_of(Memory& memory, const Work& work, un
   return {(ELEMENT_BYTES - 1 - pass) % 2 ? work.others : work.entries, none};
 }
 
-// Place what is chosen, in the order of columns: as the answer, or as entries to be sorted. Rows of which all is to be
+// Place what is chosen: as the answer, in no order, or as entries to be sorted, in the order of columns. Rows of which all is to be
 // sorted are sorted as they are.
 __device__ __forceinline__ void place_step(Memory& memory, const Work& work, bool sorts) {
   const unsigned k = work.answer.k;
@@ -184,9 +184,11 @@ __device__ __forceinline__ void place_step(Memory& memory, const Work& work, boo
   Tally before = {0, share.first ? share.first * VECTOR - share.skew : 0};  // where all are chosen
   if (k < work.row.cols) before = tally_before(memory, work);
   const Entries entries = first_entries(memory, work);
-  place_share(share, work.row.order, memory.bound, before, k, [&](unsigned place, Element bits, unsigned column) {
+  const Answer answer = work.answer;
+  const unsigned long long answers = work.number * k;
+  place_share(share, work.row.order, memory.bound, before, k, sorts, [&](unsigned place, Element bits, unsigned column) {
     if (sorts) entries.put(place, key_of(bits, work.row.order), column);
-    else work.answer.put(work.number * k + place, bits, column);
+    else answer.put(answers + place, bits, column);
   });
   __syncthreads();
 }
