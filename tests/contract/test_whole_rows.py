@@ -159,10 +159,10 @@ def test_blocks_follow_from_all_elements(size: tuple[int, int], dtype: str) -> N
         assert program == STRATEGY.program(config, whole(2 * rows, cols, dtype), H100)
 
 
-def test_few_elements_are_shared_by_more_blocks() -> None:
-    ladder = [STRATEGY.ladder(whole(*size), H100) for size in ((4096, 8192), (16, 1000))]
-    assert [one[0].loads for one in ladder] == [4, 1]
-    assert ladder[0] == ladder[1][::-1]
+def test_parts_are_large_where_every_processor_has_one_and_few_have_many() -> None:
+    ladder = [STRATEGY.ladder(whole(*size), H100) for size in ((16, 1000), (129, 5712), (4096, 8192))]
+    assert [one[0].loads for one in ladder] == [1, 4, 1]
+    assert ladder[0] == ladder[1][::-1] == ladder[2]
 
 
 def test_serves_whole_rows_in_no_order_alone() -> None:
