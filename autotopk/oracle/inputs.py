@@ -13,7 +13,7 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 SAMPLES = 4096
 """Positions that a sampling kernel looks at in one row, on an even stride."""
 
-LOAD_BYTES, PIECES, PIECE_LOADS, MOST_TIMES, SPARED = 16, 128, 8, 4, 2 << 20
+LOAD_BYTES, PIECES, PIECE_LOADS, MOST_TIMES, SPARED = 16, 128, 8, 4, 1 << 19
 """Another kernel looks at aligned loads of 16 bytes, of as many pieces of so many loads, fewer where k is large; at up
 to so many times as many in rows of `SPARED` elements for each time. One load, or four adjacent ones, of each of as many
 equal stretches."""

@@ -9,7 +9,7 @@ from autotopk.problem import VECTOR_BYTES, Problem, power_below
 MOST_PIECES, MOST_LOADS = 128, 8
 """Of a row; of a piece, each time."""
 
-MOST_TIME_BITS, SPARED = 2, 2 << 20
+MOST_TIME_BITS, SPARED = 2, 1 << 19
 """Of how many times as many loads are looked at; elements of a row for each time."""
 
 

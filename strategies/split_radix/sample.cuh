@@ -7,7 +7,7 @@ constexpr unsigned PIECES = CAPACITY < 128 ? CAPACITY : 128;
 constexpr int PIECE_BITS = 3;             // of the number of a piece's loads each time, one a lane
 constexpr unsigned PIECE = 1 << PIECE_BITS;
 constexpr int MOST_TIME_BITS = 2;         // of how many times as many loads are looked at
-constexpr unsigned SPARED = 2 << 20;      // elements of a row for each time, so that the last block gets few entries
+constexpr unsigned SPARED = 1 << 19;      // elements of a row for each time, so that the last block gets few entries
 constexpr unsigned EACH = THREADS < 256 ? 4 : THREADS < 1024 ? 1024 / THREADS : 1;  // pieces of a thread at once
 constexpr unsigned AT_ONCE = EACH < 4 ? 2 / EACH : 1;  // times at once
 

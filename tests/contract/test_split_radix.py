@@ -164,7 +164,7 @@ def looked_at(cols: int, k: int, dtype: torch.dtype, skew: int, *, parts: int, a
     if loads < 8:
         return set()
     load_bits = max(most.bit_length() - 1, 0) if most < 8 else 3
-    time_bits = min((cols // (2 << 20) | 1).bit_length() - 1, 2)
+    time_bits = min((cols // (1 << 19) | 1).bit_length() - 1, 2)
     piece_bits = min(loads // 8, 128).bit_length() - 1
     together = min(load_bits, 2) if parts == 1 else 0
     bits, places, found = piece_bits + load_bits + time_bits - together, loads >> together, set()
@@ -195,7 +195,7 @@ def test_where_the_sample_looks_is_as_before() -> None:
         "CAPACITY < 128 ? CAPACITY : 128;",
         "PIECE_BITS = 3;",
         "MOST_TIME_BITS = 2;",
-        "SPARED = 2 << 20;",
+        "SPARED = 1 << 19;",
         "unsigned hash = (stretch + seed) * 0x9E3779B1u;",
         "hash = (hash ^ hash >> 15) * 0x2C1B3C6Du;",
         "const unsigned place = __umulhi(stretch << (31 - bits) << 1, all) + __umulhi(hash ^ hash >> 13, all >> bits);",
