@@ -69,6 +69,7 @@ KINDS = [
     Kind("stream_maxima", "float32", StreamMaximaConfig(1, 32, 64, 128)),
     Kind("stream_maxima", "float32", StreamMaximaConfig(4, 32, 64, 64)),
     Kind("stream_maxima", "float32", StreamMaximaConfig(1, 32, 256, 64)),
+    Kind("stream_maxima", "float32", StreamMaximaConfig(1, 32, 256, 128)),
     Kind("stream_maxima", "bfloat16", StreamMaximaConfig(2, 32, 128, 64)),
     Kind("block_buckets", "float32", BlockBucketsConfig(64, 4, 80)),
     Kind("block_buckets", "float32", BlockBucketsConfig(32, 8, 160)),
