@@ -20,10 +20,14 @@ MAX_SCRATCH_BYTES = 64 << 20
 """Most scratch of a program whose answer is smaller."""
 
 
+def answer_bytes(problem: Problem) -> int:
+    """Of all values and indices, or of the indices alone, which have 32 bits then."""
+    return problem.rows * problem.k * (4 if problem.answer == "indices" else 8 + problem.itemsize)
+
+
 def most_scratch(problem: Problem) -> int:
     """Bytes, as many as the answer has at least: a strategy refuses problems that would need more."""
-    of_index = 4 if problem.answer == "indices" else 8 + problem.itemsize
-    return max(MAX_SCRATCH_BYTES, problem.rows * problem.k * of_index)
+    return max(MAX_SCRATCH_BYTES, answer_bytes(problem))
 
 
 @dataclass(frozen=True)
