@@ -4,7 +4,7 @@
 
 ifdef PYTHON
 export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
-READY := autotopk/runtime/_launcher.abi3.so
+READY := autotopk/runtime/_launcher.abi3.so autotopk/_predict.abi3.so
 else
 PYTHON := .venv/bin/python
 READY := .venv/installed
@@ -69,7 +69,7 @@ format: venv
 venv: .venv/installed
 
 # torch first and alone: resolved with the rest, another release of it may be tried, which costs gigabytes.
-.venv/installed: pyproject.toml constraints.txt autotopk/runtime/_launcher.c
+.venv/installed: pyproject.toml constraints.txt autotopk/runtime/_launcher.c autotopk/_predict.c
 	@$(VENV_PYTHON) -c 'import sys; found = sys.version_info[:2]; found >= (3, 11) or sys.exit( \
 		"$(VENV_PYTHON) is Python %d.%d, and autotopk needs 3.11 or later: make VENV_PYTHON=python3.12" % found)'
 	@echo "installing into .venv: torch with its CUDA libraries, about 2.7 GB to download; then TileLang, nvcc and others, 0.3 GB"
@@ -82,9 +82,9 @@ venv: .venv/installed
 	$(PYTHON) -m pip install --quiet --no-deps --target $@ triton==$*
 
 # What an installation does, for interpreters that nothing is installed into. Without a compiler, calls cost more.
-autotopk/runtime/_launcher.abi3.so: autotopk/runtime/_launcher.c
+%.abi3.so: %.c
 	-$(CC) -O2 -shared -fPIC -I$(shell $(PYTHON) -c "import sysconfig; print(sysconfig.get_path('include'))") $< -o $@ -ldl
 
 clean:
-	rm -rf build dist *.egg-info .hypothesis .*_cache autotopk/runtime/*.so .venv/installed
+	rm -rf build dist *.egg-info .hypothesis .*_cache autotopk/*.so autotopk/runtime/*.so .venv/installed
 	find . -name __pycache__ -not -path "./.venv/*" -prune -exec rm -rf {} +

@@ -3,6 +3,7 @@
 Of an operation on a device,
 
     log(time) = log(sum of coefficients * `Strategy.terms`)             of the strategy, none negative
+              + what its trees say of sizes, knobs and terms            where it was measured often enough
               + what the strategy is off by at the points around        a mean of residuals, weighted by nearness
               + what the configuration is off by at those very near     the same of what is left
 
@@ -12,17 +13,18 @@ measured the choice was at points around it that were left out of the fit.
 """
 
 import json
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import product
+from functools import cached_property, partial
+from itertools import chain
 from math import exp, inf, isfinite, log, log2
 from operator import mul
 from typing import NamedTuple
 
 from autotopk.candidate import Candidate
+from autotopk.forest import Forest, native
 from autotopk.key import TuningKey
 from autotopk.problem import DTYPE_BYTES, FLOAT_INF
 
@@ -65,10 +67,10 @@ class Fitted:
     kind: str
     """See `kind_of`."""
     part: str
-    """"strategy": coefficients, then the largest terms; "candidate": points it was measured at; "point": doublings of
-    rows, cols, k, then the place of a strategy or candidate and its residual, and so on; "slow": places of strategies
-    far behind at the point of that name; "regions": cell, bound, points around, and so on; "example": rows, cols, k,
-    whether sorted, then terms there."""
+    """"strategy": coefficients, then the largest terms; "forest": `Forest.numbers`; "candidate": points it was
+    measured at; "point": doublings of rows, cols, k, then the place of a strategy or candidate and its residual, and so
+    on; "slow": places of strategies far behind at the point of that name; "regions": cell, bound, points around, and so
+    on; "example": rows, cols, k, whether sorted, then terms there."""
     name: str
     """Of the strategy or candidate; of an example, dtype and candidate; else a number."""
     numbers: tuple[float, ...]
@@ -156,21 +158,20 @@ class Point:
         return frozenset(self.strategies) - self.slow
 
 
-Located = tuple[int, float, float, float, float, float, Point]
-"""Number, place, and the point."""
-
-Strip = tuple[list[float], list[Located]]
-"""Points of about the same columns and k by their rows, and these rows."""
-
-
 class Near:
     """The points around a problem."""
 
-    def __init__(self, squares: Sequence[tuple[float, int, Point]]) -> None:
-        """Set up, from squares of distances in doublings, numbers and points, the nearest first."""
-        self.around = [(exp(away * _PER_SQUARE), point.strategies) for away, _, point in squares]
-        self.nearest = [(exp(away * _PER_SHORT), point.candidates) for away, _, point in squares if away < NEAREST]
-        self._judges = [point for _, _, point in squares[:JUDGES]]
+    def __init__(self, squares: Sequence[tuple[float, Point]], sizes: Sequence[float] = ()) -> None:
+        """Set up, from squares of distances in doublings and points, the nearest first.
+
+        Args:
+            squares: of all that count.
+            sizes: `sizes_of` the problem; without them no tree is asked.
+        """
+        self.sizes = sizes
+        self.around = [(exp(away * _PER_SQUARE), point.strategies) for away, point in squares]
+        self.nearest = [(exp(away * _PER_SHORT), point.candidates) for away, point in squares if away < NEAREST]
+        self._judges = [point for _, point in squares[:JUDGES]]
 
     @property
     def slow(self) -> set[str]:
@@ -180,14 +181,18 @@ class Near:
         return {name for name in behind if sum([name in slow for slow in sayings]) >= LEAST_JUDGES}
 
 
-def _mean(weighted: Sequence[tuple[float, Mapping[str, float]]], name: str) -> float:
-    """Of the residuals of a name: weighted, and pulled towards nothing by `DOUBT`."""
-    total, weights = 0.0, DOUBT
+def slow_mean(doubt: float, weighted: list[tuple[float, dict[str, float]]], name: str) -> float:
+    """Of the residuals of a name: weighted, and pulled towards nothing as if one of that weight said so."""
+    total, weights = 0.0, doubt
     for weight, residuals in weighted:
         if name in residuals:
             total += weight * residuals[name]
             weights += weight
     return total / weights
+
+
+_mean: Callable[[float, list[tuple[float, dict[str, float]]], str], float]
+_mean = slow_mean if native is None else native.mean
 
 
 class Example(NamedTuple):
@@ -204,6 +209,8 @@ class Model:
 
     strategies: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """Coefficients, then as many of the largest terms that were measured."""
+    forests: dict[str, Forest] = field(default_factory=dict)
+    """Of strategies that were measured often enough; they ask `sizes_of` a problem, then knobs, then terms."""
     candidates: dict[str, int] = field(default_factory=dict)
     points: list[Point] = field(default_factory=list)
     regions: dict[Cell, Region] = field(default_factory=dict)
@@ -211,53 +218,56 @@ class Model:
 
     def near(self, key: TuningKey) -> Near:
         """The points around a problem."""
-        rows, cols, k, width, order = place_of(key)
-        strips, least, most = self._strips, rows - _FARTHEST, rows + _FARTHEST
-        found: list[tuple[float, int, Point]] = []
-        for at in product(*[(edge - 1, edge, edge + 1) for edge in (_edge(cols), _edge(k))]):
-            if strip := strips.get(at):
-                along, points = strip
-                for number, r, c, o, w, s, point in points[bisect_left(along, least) : bisect_right(along, most)]:
-                    c, o = c - cols, o - k  # products, of which a power is a multiple of the time
-                    if c * c + o * o < FARTHEST:  # of many points that is all there is to know
-                        r, w, s = r - rows, w - width, s - order
-                        away = r * r + c * c + (o * o + w * w + s * s)
-                        if away < FARTHEST:
-                            found.append((away, number, point))
-        found.sort()  # sums are the same whatever the strips
-        return Near(found)
+        points = self._by_place
+        return Near([(square, points[at]) for square, at in sorted(self._around(place_of(key)))], sizes_of(key))
 
     def leave_out(self, strategy: str) -> None:
         """Predict nothing of it from now on."""
         self.strategies.pop(strategy, None)
+        self.forests.pop(strategy, None)
         self._curves.pop(strategy, None)
 
     @cached_property
-    def _strips(self) -> dict[tuple[int, ...], Strip]:
-        """The points by strips as wide as the farthest is away: who looks around looks at those next to its own."""
-        found = defaultdict[tuple[int, ...], Strip](lambda: ([], []))
-        for number, point in enumerate(sorted(self.points, key=lambda one: one.place)):
-            rows, points = found[tuple(map(_edge, point.place[1:3]))]
-            rows.append(point.place[0])
-            points.append((number, *point.place, point))
-        return dict(found)
+    def _by_place(self) -> list[Point]:
+        """The points in the order of their places."""
+        return sorted(self.points, key=lambda one: one.place)
+
+    @cached_property
+    def _around(self) -> Callable[[Place], list[tuple[float, int]]]:
+        """Squares of distances, and which they are `_by_place`, of the points around a place."""
+        places = [point.place for point in self._by_place]
+        if native is None:
+            return partial(slow_around, FARTHEST, places)
+        found: Callable[[Place], list[tuple[float, int]]]
+        found = native.around(FARTHEST, array("d", chain.from_iterable(places)).tobytes())
+        return found
 
     @cached_property
     def _curves(self) -> dict[str, "_Curve"]:
         """Of each strategy."""
         return {name: _Curve.of(numbers) for name, numbers in self.strategies.items() if len(numbers) % 2 == 0}
 
-    def time_us(self, strategy: str, candidate: str, terms: Sequence[float], near: Near) -> float | None:
-        """The predicted time; None where nothing was fitted for the strategy, or other terms, or far smaller ones."""
-        return self.of(strategy, near)(candidate, terms)
+    def time_us(
+        self, strategy: str, candidate: str, knobs: Sequence[float], terms: Sequence[float], near: Near
+    ) -> float | None:
+        """The predicted time; None where nothing was fitted for the strategy, or other terms, or far smaller ones.
 
-    def of(self, strategy: str, near: Near) -> Callable[[str, Sequence[float]], float | None]:
+        Args:
+            strategy: its name.
+            candidate: as it is written.
+            knobs: its `strategy.numbers`.
+            terms: its `Strategy.terms`.
+            near: the points around the problem.
+        """
+        return self.of(strategy, near)(candidate, knobs, terms)
+
+    def of(self, strategy: str, near: Near) -> Callable[[str, Sequence[float], Sequence[float]], float | None]:
         """`time_us` of the configurations of one strategy."""
         coefficients, limits = self._curves.get(strategy, NOTHING)
-        off, nearest, count = _mean(near.around, strategy), near.nearest, len(coefficients)
-        alike = exp(off)  # all of its configurations that were not measured very near
+        off, nearest, sizes, count = _mean(DOUBT, near.around, strategy), near.nearest, near.sizes, len(coefficients)
+        forest = self.forests.get(strategy) if sizes else None
 
-        def time_us(candidate: str, terms: Sequence[float]) -> float | None:
+        def time_us(candidate: str, knobs: Sequence[float], terms: Sequence[float]) -> float | None:
             if len(terms) != count:
                 return None
             for at, most in limits:
@@ -266,7 +276,13 @@ class Model:
             total: float = sum(map(mul, coefficients, terms))
             if total <= 0.0:
                 return None
-            return total * (exp(off + _mean(nearest, candidate)) if nearest else alike)
+            beside = off + _mean(DOUBT, nearest, candidate) if nearest else off
+            if forest is not None:
+                traits = (*sizes, *knobs, *terms)
+                if len(traits) != forest.traits:
+                    return None
+                beside += forest.value(traits)
+            return total * exp(beside)
 
         return time_us
 
@@ -300,13 +316,19 @@ NOTHING = _Curve((), ())
 FARTHEST, NEAREST = -log(LEAST_WEIGHT) * REACH**2, -log(LEAST_WEIGHT) * SHORT_REACH**2
 """Squares of doublings to the last point that counts, for a strategy and for one of its configurations."""
 
-_FARTHEST = FARTHEST**0.5
 _PER_SQUARE, _PER_SHORT = -1 / REACH**2, -1 / SHORT_REACH**2
 
 
-def _edge(doublings: float) -> int:
-    """Which strip of points a place is in, along one edge."""
-    return int(doublings // _FARTHEST)
+def slow_around(farthest: float, places: Sequence[Place], here: Place) -> list[tuple[float, int]]:
+    """`Model._around` in Python, of places in order."""
+    (rows, cols, k, width, order), reach = here, farthest**0.5
+    found = []
+    for at in range(bisect_left(places, (rows - reach,)), bisect_left(places, (rows + reach,))):
+        r, c, o, w, s = places[at]
+        square = (r - rows) ** 2 + (c - cols) ** 2 + (o - k) ** 2 + (w - width) ** 2 + (s - order) ** 2
+        if square < farthest:
+            found.append((square, at))
+    return found
 
 
 def place_of(key: TuningKey) -> Place:
@@ -314,11 +336,18 @@ def place_of(key: TuningKey) -> Place:
     return log2(key.rows), log2(key.cols), log2(key.k), OTHER_WIDTH * width_of(key.dtype), OTHER_ORDER * key.sorted
 
 
+def sizes_of(key: TuningKey) -> tuple[float, ...]:
+    """What trees ask of a problem."""
+    rows, cols, k = key.rows, key.cols, key.k
+    return rows, cols, k, width_of(key.dtype), key.sorted, cols / k, rows * cols
+
+
 def rows_of(model: Model, device: str, kind: str) -> list[Fitted]:
     """A model as it is stored, to five digits."""
     strategies, candidates = sorted(model.strategies), sorted(model.candidates)
     places = {name: at for at, name in enumerate([*strategies, *candidates])}
     found = [Fitted(device, kind, "strategy", name, _short(model.strategies[name])) for name in strategies]
+    found += [Fitted(device, kind, "forest", name, model.forests[name].numbers) for name in sorted(model.forests)]
     found += [Fitted(device, kind, "candidate", name, (model.candidates[name],)) for name in candidates]
     for at, point in enumerate(model.points):
         residuals = {**point.strategies, **point.candidates}
@@ -339,7 +368,7 @@ def rows_of(model: Model, device: str, kind: str) -> list[Fitted]:
 def model_of(rows: Iterable[Sequence[str]]) -> Model:
     """The inverse, of the (..., part, name, numbers) of one kind. Raises ValueError on what is no model."""
     parts: dict[str, dict[str, tuple[float, ...]]]
-    parts = {"strategy": {}, "candidate": {}, "point": {}, "slow": {}, "regions": {}, "example": {}}
+    parts = {"strategy": {}, "forest": {}, "candidate": {}, "point": {}, "slow": {}, "regions": {}, "example": {}}
     operation = PLAIN
     for _, kind, part, name, text in rows:
         operation = operation_of(kind)
@@ -349,6 +378,7 @@ def model_of(rows: Iterable[Sequence[str]]) -> Model:
     model, routing = Model(parts["strategy"]), "" if operation == PLAIN else operation
     names = [*sorted(parts["strategy"]), *sorted(parts["candidate"])]
     try:
+        model.forests = {name: Forest(numbers) for name, numbers in parts["forest"].items()}
         model.candidates = {name: int(points) for name, (points,) in parts["candidate"].items()}
         for number, (r, c, k, width, order, *pairs) in parts["point"].items():
             residuals = dict(zip((names[int(at)] for at in pairs[::2]), pairs[1::2], strict=True))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from itertools import product
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from zlib import crc32
 
 from autotopk.candidate import Candidate, Knob, knobs_json, parse_knobs
 from autotopk.device import Device
@@ -229,6 +230,18 @@ def written(config: Config) -> str:
     return text
 
 
+def numbers(config: Config) -> tuple[float, ...]:
+    """The knobs of a configuration in the order of their text, of words a checksum; kept with it as that is."""
+    found: tuple[float, ...] | None = getattr(config, _NUMBERS, None)
+    if found is None:
+        values = [getattr(config, name) for name in _writing(type(config))[0]]  # type: ignore[arg-type]  # as above
+        found = tuple([crc32(value.encode()) if isinstance(value, str) else float(value) for value in values])
+        with suppress(AttributeError):
+            object.__setattr__(config, _NUMBERS, found)
+    return found
+
+
+_NUMBERS = "_autotopk_numbers"
 _TEXT, _PLAIN, _BOOLS = "_autotopk_text", frozenset({int, bool}), ("false", "true")
 
 

@@ -13,7 +13,7 @@ from argparse import ArgumentParser
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from math import exp, fsum, log
 from pathlib import Path
@@ -27,15 +27,19 @@ from autotopk.candidate import TORCH_TOPK, Candidate, knobs_json
 from autotopk.device import Device
 from autotopk.errors import AutotopkError
 from autotopk.key import TuningKey
-from autotopk.prediction import Model, Near, Place, place_of
+from autotopk.prediction import Model, Near, Place, place_of, sizes_of
 from autotopk.runtime import predicting
 from autotopk.tuning import bounds
-from autotopk.tuning.fitting import Array, Fit, Sample, Times, by_point, nonnegative, samples_of, times_of
+from autotopk.tuning.boosting import Array
+from autotopk.tuning.fitting import Fit, Sample, Times, by_point, nonnegative, samples_of, times_of
 from autotopk.tuning_db.store import Store
 from autotopk.workloads import Workload, spread
 from scripts.sweep import device_in, from_json
 
 FIGURES = Path(__file__).parent.parent / "docs" / "figures"
+
+FOLDS = 16
+"""Parts of the points that are left out in turn."""
 
 UNMET = 500
 """Shapes, drawn as those of the tag `grid`, whose predictions are timed."""
@@ -50,6 +54,8 @@ class Left(NamedTuple):
 
     samples: Samples
     model: Model
+    bare: Model
+    """Without trees."""
 
 
 def recorded() -> tuple[Times, Device]:
@@ -175,18 +181,29 @@ def _plain(key: TuningKey) -> tuple[float, ...]:
 
 def coefficients_alone(left: Left) -> Callable[[TuningKey], Predict]:
     """`Strategy.terms` times a strategy's coefficients."""
-    return lambda key: lambda sample: _time(left.model, sample, Near(()))
+    return lambda key: lambda sample: _time(left.bare, sample, Near(()))
 
 
-def both(left: Left) -> Callable[[TuningKey], Predict]:
-    """That, corrected by what it is off by at the points around: what run time does, who is far behind there last."""
+def corrected(left: Left) -> Callable[[TuningKey], Predict]:
+    """That, corrected by what it is off by at the points around."""
+    return partial(_corrected, left.bare)
 
-    def at(key: TuningKey) -> Predict:
-        near = left.model.near(key)
-        slow = near.slow
-        return lambda sample: _time(left.model, sample, near) * (LAST if sample.candidate.strategy in slow else 1.0)
 
-    return at
+def trees(left: Left) -> Callable[[TuningKey], Predict]:
+    """Coefficients, corrected by trees."""
+    return lambda key: lambda sample: _time(left.model, sample, Near((), sizes_of(key)))
+
+
+def everything(left: Left) -> Callable[[TuningKey], Predict]:
+    """By trees and by what is left at the points around: what run time does."""
+    return partial(_corrected, left.model)
+
+
+def _corrected(model: Model, key: TuningKey) -> Predict:
+    """Who is far behind around comes last."""
+    near = model.near(key)
+    slow = near.slow
+    return lambda sample: _time(model, sample, near) * (LAST if sample.candidate.strategy in slow else 1.0)
 
 
 def gaussian_process(left: Left) -> Callable[[TuningKey], Predict]:
@@ -211,7 +228,9 @@ def gaussian_process(left: Left) -> Callable[[TuningKey], Predict]:
 
         def predict(sample: Sample) -> float:
             names = sample.candidate.strategy, str(sample.candidate)
-            return _time(model, sample, Near(())) * exp(fsum(off(name) for name in names if name in measured))
+            return _time(model, sample, Near((), sizes_of(key))) * exp(
+                fsum(off(name) for name in names if name in measured)
+            )
 
         return predict
 
@@ -234,7 +253,7 @@ def _alike(name: str, some: Array, others: Array) -> Array:
 
 def _time(model: Model, sample: Sample, near: Near) -> float:
     strategy, name = sample.candidate.strategy, str(sample.candidate)
-    found = model.time_us(strategy, name, sample.terms, near)
+    found = model.time_us(strategy, name, sample.knobs, sample.terms, near)
     return float("inf") if found is None else found
 
 
@@ -245,12 +264,16 @@ def _best(samples: Samples) -> Mapping[TuningKey, float]:
     return found
 
 
+SERVED = "coefficients and trees, corrected around"
+
 WAYS: Mapping[str, Callable[[Left], Callable[[TuningKey], Predict]]] = {
     "the nearest point": nearest_point,
     "means of the points around": around,
     "a curve for each candidate": own_curves,
     "coefficients of terms": coefficients_alone,
-    "coefficients, corrected around": both,
+    "coefficients, corrected around": corrected,
+    "coefficients and trees": trees,
+    SERVED: everything,
     "the same, by Gaussian processes": gaussian_process,
 }
 
@@ -266,18 +289,18 @@ class Result(NamedTuple):
     worst: float
 
 
-def compare(times: Times, device: Device, folds: int = bounds.FOLDS) -> dict[str, Result]:
+def compare(times: Times, device: Device, folds: int = FOLDS) -> dict[str, Result]:
     """Of every way, over all points of all kinds with enough of them; empty where no kind has."""
     regrets = defaultdict[str, list[float]](list)
     for samples in samples_of(times, device).values():
-        fit, at = Fit(samples), by_point(samples)
+        fit, bare, at = Fit(samples), Fit(samples, trees=False), by_point(samples)
         keys = sorted(at, key=str)
         if len(keys) < bounds.LEAST_POINTS:
             continue
         for fold in range(min(folds, len(keys))):
             held = keys[fold::folds]
             without = frozenset(held)
-            left = Left([one for one in samples if one.key not in without], fit.model(without))
+            left = Left([one for one in samples if one.key not in without], fit.model(without), bare.model(without))
             for name in WAYS:
                 way = WAYS[name](left)
                 for key in held:
@@ -335,7 +358,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("database", nargs="?", type=Path)
     parser.add_argument("--json", type=Path)
     parser.add_argument(
-        "--folds", type=int, default=bounds.FOLDS, help="parts that are left out in turn, of which fewer are sooner"
+        "--folds", type=int, default=FOLDS, help="parts that are left out in turn, of which fewer are sooner"
     )
     options = parser.parse_args(arguments)
     if options.database is None:

@@ -15,7 +15,7 @@ from autotopk.problem import Problem
 from autotopk.runtime.borrowing import lenders
 from autotopk.runtime.winners import NONE, Winners
 from autotopk.strategies.torch_fallback import strategy as torch_fallback
-from autotopk.strategy import Config, Strategy, written
+from autotopk.strategy import Config, Strategy, numbers, written
 from autotopk.workloads import Workload
 
 RUNGS = 4
@@ -157,7 +157,7 @@ class _Family:
         for config in configs:
             name = self.name + written(config)
             if name not in known:
-                time_us = times(name, terms(config, problem, device))
+                time_us = times(name, numbers(config), terms(config, problem, device))
                 if time_us is not None:
                     known.add(name)
                     if time_us < self.best:

@@ -33,13 +33,14 @@ from autotopk.prediction import (
     place_of,
     rows_of,
 )
-from autotopk.tuning.fitting import Array, Fit, Sample, Times, by_point, samples_of, times_of
+from autotopk.tuning.boosting import Array
+from autotopk.tuning.fitting import Fit, Sample, Times, by_point, samples_of, times_of
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence
 
-FOLDS = 64
-"""Fits that leave points out; of fewer points each is left out alone."""
+FOLDS, FEWEST_FOLDS, FOLDED = 64, 8, 8192
+"""Most and fewest fits that leave points out, of few points each alone; together they are fitted to about so many."""
 
 LEAST_POINTS = 3
 """Of a region, and of a kind of problems that is predicted."""
@@ -67,11 +68,11 @@ class Regret(NamedTuple):
     """Of the time of the choice over that of the best."""
 
 
-def fit(times: Times, device: Device) -> dict[str, Model]:
-    """By kind, with regions; of kinds with too few points none."""
+def fit(times: Times, device: Device, *, trees: bool = True) -> dict[str, Model]:
+    """By kind, with regions; of kinds with too few points none. See `Fit` for what trees cost."""
     found = {}
     for kind, samples in samples_of(times, device).items():
-        fitted = Fit(samples)
+        fitted = Fit(samples, trees=trees)
         if len(fitted.keys) >= LEAST_POINTS:
             model = found[kind] = fitted.model()
             model.regions = regions(regrets(fitted, samples))
@@ -84,13 +85,14 @@ def bound(models: Mapping[str, Model], device_type: str, key: TuningKey) -> floa
     return inf if model is None else model.bound(key)
 
 
-def fits(store: Store, fingerprint: str | None = None) -> dict[Device, dict[str, Model]]:
+def fits(store: Store, fingerprint: str | None = None, *, trees: bool = True) -> dict[Device, dict[str, Model]]:
     """What is fitted to all that counts in a tuning database, of one device or all, by kind."""
     evidence: defaultdict[Device, defaultdict[TuningKey, list[Evidence]]] = defaultdict(lambda: defaultdict(list))
     for one in store.evidence(fingerprint):
         evidence[one.measurement.device][one.measurement.key].append(one)
     return {
-        device: fit({key: times_of(found) for key, found in its.items()}, device) for device, its in evidence.items()
+        device: fit({key: times_of(found) for key, found in its.items()}, device, trees=trees)
+        for device, its in evidence.items()
     }
 
 
@@ -118,11 +120,16 @@ def regrets(fitted: Fit, samples: Sequence[Sample]) -> list[Regret]:
     """At every point of a kind where there was a choice, by fits without it."""
     at = by_point(samples)
     keys, found = sorted((key for key in at if len(at[key]) > 1), key=str), list[Regret]()
-    for fold in range(min(FOLDS, len(keys))):
-        held = keys[fold::FOLDS]
+    for held in folds(keys):
         model = fitted.model(frozenset(held))
         found += [Regret(key, place_of(key), regret) for key in held if (regret := regret_of(model, key, at[key])) >= 0]
     return found
+
+
+def folds(keys: Sequence[TuningKey]) -> list[Sequence[TuningKey]]:
+    """Points that are left out together."""
+    count = min(FOLDS, max(FEWEST_FOLDS, FOLDED // max(1, len(keys))), len(keys))
+    return [keys[fold::count] for fold in range(count)]
 
 
 def regret_of(model: Model, key: TuningKey, samples: Iterable[Sample]) -> float:
@@ -131,7 +138,7 @@ def regret_of(model: Model, key: TuningKey, samples: Iterable[Sample]) -> float:
     slow = near.slow
     for one in samples:
         strategy, name = one.candidate.strategy, str(one.candidate)
-        time = model.time_us(strategy, name, one.terms, near)
+        time = model.time_us(strategy, name, one.knobs, one.terms, near)
         best = min(best, one.time_us)
         if time is not None:
             rank = strategy in slow, time, name  # as run time does: those far behind where nothing else is able

@@ -1,4 +1,4 @@
-"""From what was measured to predicted times: coefficients by least squares, and what they are off by at every point.
+"""From what was measured to predicted times: coefficients by least squares, trees, and what is left at every point.
 
 Every candidate that was measured is evidence, not the winners alone. The same evidence fits the same numbers.
 """
@@ -16,7 +16,9 @@ from autotopk import registry
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import Device
 from autotopk.key import TuningKey
-from autotopk.prediction import FAR_BEHIND, Example, Model, Point, kind_of, place_of
+from autotopk.prediction import FAR_BEHIND, Example, Model, Point, kind_of, place_of, sizes_of
+from autotopk.strategy import numbers
+from autotopk.tuning.boosting import Array, Binned, boosted
 from autotopk.tuning.log import Log
 from autotopk.tuning_db.winners import Evidence
 from autotopk.workloads import Workload
@@ -30,10 +32,11 @@ RIDGE = 1e-3
 SMALL_SLOPE, TINY = 1e-9, 1e-14
 """Slopes that are none, and coefficients."""
 
+LEAST_GROWN = 80
+"""Points of a strategy that has trees: those of fewer, however many candidates were measured there, mislead."""
+
 Times = Mapping[TuningKey, Mapping[Candidate, float]]
 """Microseconds."""
-
-Array = NDArray[np.float64]
 
 
 def times_of(evidence: Iterable[Evidence]) -> dict[Candidate, float]:
@@ -60,6 +63,7 @@ class Sample:
     key: TuningKey
     candidate: Candidate
     time_us: float
+    knobs: tuple[float, ...]
     terms: tuple[float, ...]
 
 
@@ -72,11 +76,11 @@ def samples_of(times: Times, device: Device) -> dict[str, list[Sample]]:
             try:
                 strategy = registry.get(candidate.strategy)
                 config = strategy.parse_config(candidate.config)
-                terms = tuple(map(float, strategy.terms(config, problem, device)))
+                knobs, terms = numbers(config), tuple(map(float, strategy.terms(config, problem, device)))
             except Exception:  # not installed, of another version, or anyone's code
                 continue
             if all(0 <= one < inf for one in terms):
-                found[kind_of(key, device.type)].append(Sample(key, candidate, times[key][candidate], terms))
+                found[kind_of(key, device.type)].append(Sample(key, candidate, times[key][candidate], knobs, terms))
     return dict(found)
 
 
@@ -94,6 +98,8 @@ class _Group:
 
     names: list[str]
     """Of the candidates."""
+    numbers: NDArray[np.intp]
+    """Which these are of all samples of the strategy."""
     times_us: Array
     terms: Array
     """A row of each."""
@@ -104,30 +110,45 @@ class _Group:
     sums: Array
 
     @classmethod
-    def of(cls, samples: Sequence[Sample]) -> "_Group":
+    def of(cls, samples: Sequence[Sample], first: int) -> "_Group":
         times, terms = np.array([one.time_us for one in samples]), np.array([one.terms for one in samples])
         weights = times.min() / times / len(samples) ** 0.5
         relative = terms / times[:, None]
         products, sums = relative.T @ (relative * weights[:, None]), relative.T @ weights
-        return cls([str(one.candidate) for one in samples], times, terms, weights, products, sums)
+        numbers, names = np.arange(first, first + len(samples)), [str(one.candidate) for one in samples]
+        return cls(names, numbers, times, terms, weights, products, sums)
+
+    def off(self, coefficients: Array) -> Array:
+        """Logarithms of what the times are of those that coefficients predict; empty where these say nothing."""
+        predicted = self.terms @ coefficients
+        return np.log(self.times_us / predicted) if (predicted > 0).all() else np.empty(0)
 
 
 class Fit:
     """Of one kind, to all points or some."""
 
-    def __init__(self, samples: Sequence[Sample]) -> None:
-        grouped: defaultdict[tuple[str, TuningKey], list[Sample]] = defaultdict(list)
+    def __init__(self, samples: Sequence[Sample], *, trees: bool = True) -> None:
+        """Set up; without trees it takes a tenth of the time."""
+        grouped: defaultdict[str, defaultdict[TuningKey, list[Sample]]] = defaultdict(lambda: defaultdict(list))
+        lengths: dict[str, tuple[int, int]] = {}
         for one in samples:
-            grouped[one.candidate.strategy, one.key].append(one)
+            strategy, length = one.candidate.strategy, (len(one.knobs), len(one.terms))
+            if lengths.setdefault(strategy, length) == length:
+                grouped[strategy][one.key].append(one)
         self._groups: defaultdict[str, dict[TuningKey, _Group]] = defaultdict(dict)
-        lengths: dict[str, int] = {}
-        for (strategy, key), group in grouped.items():
-            if {len(one.terms) for one in group} == {lengths.setdefault(strategy, len(group[0].terms))}:
-                self._groups[strategy][key] = _Group.of(group)
+        self._binned: dict[str, Binned] = {}
+        for strategy, at in grouped.items():
+            its: list[Sample] = []
+            for key, group in at.items():
+                self._groups[strategy][key] = _Group.of(group, len(its))
+                its += group
+            if trees and len(at) >= LEAST_GROWN:
+                traits = [(*sizes_of(one.key), *one.knobs, *one.terms) for one in its]
+                self._binned[strategy] = Binned(np.array(traits, dtype=np.float64))
         bests = defaultdict[TuningKey, dict[str, float]](dict)
         for strategy, groups in self._groups.items():
-            for key, its in groups.items():
-                bests[key][strategy] = float(its.times_us.min())
+            for key, group_ in groups.items():
+                bests[key][strategy] = float(group_.times_us.min())
         self._slow = {key: _far_behind(best) for key, best in bests.items()}
         self._examples = {one.candidate.strategy: Example(one.key, one.candidate, one.terms) for one in samples}
         self.keys = list(dict.fromkeys(one.key for one in samples))
@@ -143,12 +164,30 @@ class Fit:
                 largest = EXTRAPOLATED * np.max([group.terms.max(axis=0) for group in left.values()], axis=0)
                 largest = np.where((coefficients > 0) | (largest <= 0), ANYTHING, largest)
                 model.strategies[strategy] = (*coefficients.tolist(), *largest.tolist())
-                for key, group in left.items():
-                    point = points.setdefault(key, Point(place_of(key), {}, {}, self._slow[key]))
-                    _take_residuals(model, point, strategy, group, coefficients)
+                for group in left.values():
+                    for name in group.names:
+                        model.candidates[name] = model.candidates.get(name, 0) + 1
+                told = {key: off for key, group in left.items() if (off := group.off(coefficients)).size}
+                for key in left:
+                    points.setdefault(key, Point(place_of(key), {}, {}, self._slow[key]))
+                for key, off in self._beside_trees(model, strategy, told).items():
+                    _take_residuals(points[key], strategy, left[key], off)
                 model.examples.append(self._examples[strategy])
         model.points = [points[key] for key in sorted(points, key=place_of)]
         return model
+
+    def _beside_trees(self, model: Model, strategy: str, told: Mapping[TuningKey, Array]) -> Mapping[TuningKey, Array]:
+        """What trees, which the model gets where there are samples enough, leave of what coefficients are off by."""
+        binned, groups = self._binned.get(strategy), [self._groups[strategy][key] for key in told]
+        if binned is None or len(groups) < LEAST_GROWN:
+            return told
+        numbers, weights = (
+            np.concatenate([one.numbers for one in groups]),
+            np.concatenate([one.weights for one in groups]),
+        )
+        model.forests[strategy], left = boosted(binned, numbers, np.concatenate([*told.values()]), weights)
+        ends = np.cumsum([len(group.names) for group in groups])
+        return dict(zip(told, np.split(left, ends[:-1]), strict=True))
 
     def _coefficients(self, groups: Sequence[_Group]) -> Array:
         products = np.sum([group.products for group in groups], axis=0)
@@ -162,16 +201,11 @@ def _far_behind(best: Mapping[str, float]) -> frozenset[str]:
     return frozenset(name for name, time_us in best.items() if time_us > most)
 
 
-def _take_residuals(model: Model, point: Point, strategy: str, group: _Group, coefficients: Array) -> None:
+def _take_residuals(point: Point, strategy: str, group: _Group, off: Array) -> None:
     """What a strategy is off by at a point, in the mean, and then each of its configurations."""
-    for name in group.names:
-        model.candidates[name] = model.candidates.get(name, 0) + 1
-    predicted = group.terms @ coefficients
-    if (predicted > 0).all():
-        off = np.log(group.times_us / predicted)
-        mean = float(off @ group.weights / group.weights.sum())
-        point.strategies[strategy] = mean
-        point.candidates.update(zip(group.names, (off - mean).tolist(), strict=True))
+    mean = float(off @ group.weights / group.weights.sum())
+    point.strategies[strategy] = mean
+    point.candidates.update(zip(group.names, (off - mean).tolist(), strict=True))
 
 
 def nonnegative(products: Array, sums: Array, weight: float) -> Array:

@@ -13,6 +13,7 @@ from autotopk.key import TuningKey
 from autotopk.prediction import Model, Near
 from autotopk.problem import Problem
 from autotopk.runtime import predicting, winners
+from autotopk.strategy import numbers
 from autotopk.tuning.candidates import candidates, heuristics, rungs
 
 UNLIKELY = 1.25
@@ -52,8 +53,9 @@ def _time_us(candidate: Candidate, problem: Problem, device: Device, model: Mode
     strategy = registry.get(candidate.strategy)
     if strategy.name not in model.strategies:
         return None
-    terms = strategy.terms(strategy.parse_config(candidate.config), problem, device)
-    return model.time_us(strategy.name, str(candidate), terms, near)
+    config = strategy.parse_config(candidate.config)
+    terms = strategy.terms(config, problem, device)
+    return model.time_us(strategy.name, str(candidate), numbers(config), terms, near)
 
 
 @cache

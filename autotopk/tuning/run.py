@@ -114,7 +114,7 @@ class TuningRun:
         """The bound of every key, fitted anew when there is a fourth more to fit it to: fitting takes a second."""
         if len(self._winners) >= REFIT * self._fitted_to:
             device = self.context.device
-            self._models = bounds.fits(self.context.store, device.fingerprint).get(device, {})
+            self._models = bounds.fits(self.context.store, device.fingerprint, trees=False).get(device, {})
             self._fitted_to = max(1, len(self._winners))
         return partial(bounds.bound, self._models, self.context.device.type)
 

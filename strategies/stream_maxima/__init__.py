@@ -154,10 +154,7 @@ class StreamMaxima(LinesStrategy):
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[StreamMaximaConfig]:
         """Maxima of so few lines that few have two of the best, enough of them, and clusters that all run at once."""
-        most, least = _most_lines(problem), _least_threads(problem)
-        able = [one for one in super().ladder(problem, device) if one.lines <= most and one.threads >= least]
-        most_blocks = max(min([one.blocks for one in able], default=0), most_at_once(problem, device))
-        return [one for one in able if one.blocks <= most_blocks]
+        return _ladder(problem, device)
 
     def steps(self, windows: bool) -> Sequence[StreamMaximaConfig]:
         """See `LinesStrategy`."""
@@ -206,6 +203,15 @@ def _source(config: StreamMaximaConfig, kind: str) -> CudaSource:
             "autotopk.strategies.split_radix",
         ),
     )
+
+
+@lru_cache(64)  # whoever asks about a problem does so several times
+def _ladder(problem: Problem, device: Device) -> Sequence[StreamMaximaConfig]:
+    most, least = _most_lines(problem), _least_threads(problem)
+    rungs = LinesStrategy.ladder(strategy, problem, device)
+    able = [one for one in rungs if one.lines <= most and one.threads >= least]
+    most_blocks = max(min([one.blocks for one in able], default=0), most_at_once(problem, device))
+    return tuple([one for one in able if one.blocks <= most_blocks])
 
 
 def _least_threads(problem: Problem) -> int:
