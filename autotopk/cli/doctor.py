@@ -72,13 +72,14 @@ def _software() -> Iterator[Finding]:
         yield _version(name, str(torch.__version__) if name == "torch" else distribution_version(name))
     for tool, path, purpose in (
         ("nvcc", nvcc.find(), "compiles the kernels of TileLang and of CUDA C++"),
-        ("cc", shutil.which("cc"), "builds the C launcher"),
+        ("cc", shutil.which("cc"), "builds the C extensions"),
     ):
         yield Finding(section, "ok" if path else "note", f"{tool}: {path or f'not found ({purpose})'}")
     for reason in reasons_unbuildable():
         yield Finding(section, "note", f"TileLang kernels cannot be compiled here: {reason}")
-    built = importlib.util.find_spec("autotopk.runtime._launcher") is not None
-    yield Finding(section, "ok" if built else "note", f"C launcher extension {'built' if built else 'not built'}")
+    for name, purpose in (("runtime._launcher", "calls kernels"), ("_predict", "predicts times")):
+        built = importlib.util.find_spec(f"autotopk.{name}") is not None
+        yield Finding(section, "ok" if built else "note", f"C extension that {purpose} {'built' if built else 'not built'}")
 
 
 def _version(name: str, version: str) -> Finding:

@@ -39,7 +39,7 @@ from autotopk.tuning_db import artifact
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence
 
-FOLDS, FEWEST_FOLDS, FOLDED = 64, 8, 8192
+FOLDS, FEWEST_FOLDS, FOLDED = 64, 8, 3200
 """Most and fewest fits that leave points out, of few points each alone; together they are fitted to about so many."""
 
 LEAST_POINTS = 3

@@ -194,8 +194,8 @@ def _aligned(problem: Problem) -> bool:
 
 _LAYOUTS = {
     1: ((4, 1, 64, 32), (1, 1, 256, 32), (1, 1, 1024, MAX_K), (1, 1, 2048, MAX_K), (1, 4, MAX_COLS, MAX_K)),
-    2: ((4, 1, 64, 32), (1, 1, 256, 32), (1, 1, 1024, MAX_K), (1, 4, 4096, MAX_K)),
-    4: ((4, 1, 64, 32), (1, 1, 128, 32), (1, 1, 512, MAX_K), (1, 4, 2048, MAX_K)),
+    2: ((4, 1, 64, 32), (1, 1, 256, 32), (1, 2, 512, MAX_K), (1, 1, 1024, MAX_K), (1, 4, 4096, MAX_K)),
+    4: ((4, 1, 64, 32), (1, 1, 128, 32), (1, 2, 256, MAX_K), (1, 1, 512, MAX_K), (1, 4, 2048, MAX_K)),
 }
 """By registers of an element: rows of a program, its warps, the longest row, the largest k."""
 

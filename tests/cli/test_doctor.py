@@ -29,7 +29,7 @@ def test_fresh_installation_is_usable(cli: Cli, cache_dir: Path) -> None:
         "triton ",
         "tilelang ",
         "nvcc: ",
-        "C launcher",
+        "C extension",
         "AUTOTOPK_DB: not set",
         "no tuning database",
     ):

@@ -20,7 +20,7 @@ def test_a_gpu_tunes_named_tags_and_then_the_grid_within_six_minutes() -> None:
     usual = asked()
     assert isinstance(usual.what, Grid)
     assert {*tagged("seeds"), *tagged("serving"), *tagged("routing"), *tagged("selector")} == {*usual.what.named}
-    assert usual.budget_s == BUDGET_S == 340
+    assert usual.budget_s == BUDGET_S == 335
     assert len(usual.listed()) == len(usual.what.named) + GRID_POINTS
     assert asked(budget_s=60.0).budget_s == 60
     assert asked(place=CPU) == Wanted(tagged("ci"), None)
