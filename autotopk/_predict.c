@@ -1,7 +1,7 @@
 /* What a prediction asks most often, with as little host time as Python allows.
 
    forest: the sum of trees, of a tuple of traits. around: which places are near to one. mean: of what is said of a name
-   there. Each has a twin in Python that does the same: forest.py and prediction.py say what and why. Python's stable
+   there. Each has a twin in Python that does the same: forest.py and nearby.py say what and why. Python's stable
    ABI only. */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000

@@ -13,19 +13,17 @@ measured the choice was at points around it that were left out of the fit.
 """
 
 import json
-from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from itertools import chain
+from functools import cached_property
 from math import exp, inf, isfinite, log, log2
 from operator import mul
 from typing import NamedTuple
 
 from autotopk.candidate import Candidate
-from autotopk.forest import Forest, native
+from autotopk.forest import Forest
 from autotopk.key import TuningKey
+from autotopk.nearby import Place, around, mean
 from autotopk.problem import DTYPE_BYTES, FLOAT_INF
 
 CELL = 2
@@ -53,9 +51,6 @@ PLAIN = "topk"
 
 Cell = tuple[int, int, int, int, int]
 """Of rows, cols, k; `width_of` the dtype; whether sorted."""
-
-Place = tuple[float, float, float, float, float]
-"""Of rows, cols, k, width, order, in doublings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,20 +176,6 @@ class Near:
         return {name for name in behind if sum([name in slow for slow in sayings]) >= LEAST_JUDGES}
 
 
-def slow_mean(doubt: float, weighted: list[tuple[float, dict[str, float]]], name: str) -> float:
-    """Of the residuals of a name: weighted, and pulled towards nothing as if one of that weight said so."""
-    total, weights = 0.0, doubt
-    for weight, residuals in weighted:
-        if name in residuals:
-            total += weight * residuals[name]
-            weights += weight
-    return total / weights
-
-
-_mean: Callable[[float, list[tuple[float, dict[str, float]]], str], float]
-_mean = slow_mean if native is None else native.mean
-
-
 class Example(NamedTuple):
     """The terms of a strategy at a point, by which a reader knows whether they are the same today."""
 
@@ -235,12 +216,7 @@ class Model:
     @cached_property
     def _around(self) -> Callable[[Place], list[tuple[float, int]]]:
         """Squares of distances, and which they are `_by_place`, of the points around a place."""
-        places = [point.place for point in self._by_place]
-        if native is None:
-            return partial(slow_around, FARTHEST, places)
-        found: Callable[[Place], list[tuple[float, int]]]
-        found = native.around(FARTHEST, array("d", chain.from_iterable(places)).tobytes())
-        return found
+        return around(FARTHEST, [point.place for point in self._by_place])
 
     @cached_property
     def _curves(self) -> dict[str, "_Curve"]:
@@ -264,7 +240,7 @@ class Model:
     def of(self, strategy: str, near: Near) -> Callable[[str, Sequence[float], Sequence[float]], float | None]:
         """`time_us` of the configurations of one strategy."""
         coefficients, limits = self._curves.get(strategy, NOTHING)
-        off, nearest, sizes, count = _mean(DOUBT, near.around, strategy), near.nearest, near.sizes, len(coefficients)
+        off, nearest, sizes, count = mean(DOUBT, near.around, strategy), near.nearest, near.sizes, len(coefficients)
         forest = self.forests.get(strategy) if sizes else None
 
         def time_us(candidate: str, knobs: Sequence[float], terms: Sequence[float]) -> float | None:
@@ -276,7 +252,7 @@ class Model:
             total: float = sum(map(mul, coefficients, terms))
             if total <= 0.0:
                 return None
-            beside = off + _mean(DOUBT, nearest, candidate) if nearest else off
+            beside = off + mean(DOUBT, nearest, candidate) if nearest else off
             if forest is not None:
                 traits = (*sizes, *knobs, *terms)
                 if len(traits) != forest.traits:
@@ -317,18 +293,6 @@ FARTHEST, NEAREST = -log(LEAST_WEIGHT) * REACH**2, -log(LEAST_WEIGHT) * SHORT_RE
 """Squares of doublings to the last point that counts, for a strategy and for one of its configurations."""
 
 _PER_SQUARE, _PER_SHORT = -1 / REACH**2, -1 / SHORT_REACH**2
-
-
-def slow_around(farthest: float, places: Sequence[Place], here: Place) -> list[tuple[float, int]]:
-    """`Model._around` in Python, of places in order."""
-    (rows, cols, k, width, order), reach = here, farthest**0.5
-    found = []
-    for at in range(bisect_left(places, (rows - reach,)), bisect_left(places, (rows + reach,))):
-        r, c, o, w, s = places[at]
-        square = (r - rows) ** 2 + (c - cols) ** 2 + (o - k) ** 2 + (w - width) ** 2 + (s - order) ** 2
-        if square < farthest:
-            found.append((square, at))
-    return found
 
 
 def place_of(key: TuningKey) -> Place:

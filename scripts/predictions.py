@@ -27,7 +27,8 @@ from autotopk.candidate import TORCH_TOPK, Candidate, knobs_json
 from autotopk.device import Device
 from autotopk.errors import AutotopkError
 from autotopk.key import TuningKey
-from autotopk.prediction import Model, Near, Place, place_of, sizes_of
+from autotopk.nearby import Place
+from autotopk.prediction import Model, Near, place_of, sizes_of
 from autotopk.runtime import predicting
 from autotopk.tuning import bounds
 from autotopk.tuning.boosting import Array
@@ -184,23 +185,13 @@ def coefficients_alone(left: Left) -> Callable[[TuningKey], Predict]:
     return lambda key: lambda sample: _time(left.bare, sample, Near(()))
 
 
-def corrected(left: Left) -> Callable[[TuningKey], Predict]:
-    """That, corrected by what it is off by at the points around."""
-    return partial(_corrected, left.bare)
-
-
 def trees(left: Left) -> Callable[[TuningKey], Predict]:
     """Coefficients, corrected by trees."""
     return lambda key: lambda sample: _time(left.model, sample, Near((), sizes_of(key)))
 
 
-def everything(left: Left) -> Callable[[TuningKey], Predict]:
-    """By trees and by what is left at the points around: what run time does."""
-    return partial(_corrected, left.model)
-
-
 def _corrected(model: Model, key: TuningKey) -> Predict:
-    """Who is far behind around comes last."""
+    """By what is left at the points around, too: what run time does. Who is far behind around comes last."""
     near = model.near(key)
     slow = near.slow
     return lambda sample: _time(model, sample, near) * (LAST if sample.candidate.strategy in slow else 1.0)
@@ -271,9 +262,9 @@ WAYS: Mapping[str, Callable[[Left], Callable[[TuningKey], Predict]]] = {
     "means of the points around": around,
     "a curve for each candidate": own_curves,
     "coefficients of terms": coefficients_alone,
-    "coefficients, corrected around": corrected,
+    "coefficients, corrected around": lambda left: partial(_corrected, left.bare),
     "coefficients and trees": trees,
-    SERVED: everything,
+    SERVED: lambda left: partial(_corrected, left.model),
     "the same, by Gaussian processes": gaussian_process,
 }
 

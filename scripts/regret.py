@@ -4,7 +4,8 @@ Shapes are drawn as the tag `grid` draws its own, by another seed. For each of t
 timed in turn: what dispatch serves with the kernels that are there, what it serves once kernels were built, and the
 best of `autotopk tune --effort quick` on that very shape, in a database of its own. Regret is the time of what is
 served over that of the best, less the 95 % margin of the difference, and never below 1. With a budget, of which tuning
-takes three fifths, those shapes are raced of which all candidates were measured by then, and it is told how many. With
+takes three fifths, as many shapes are tuned as there is time for, those are raced of which all candidates were measured
+by then, and it is told how many. With
 `--db` and `--json` files of an earlier run this one goes on where that ended. `--small` draws small shapes, for a CPU.
 """
 
@@ -42,6 +43,9 @@ from autotopk.workloads import Workload, spread
 ROUNDS = 9
 TUNING = 0.6
 """Share of a budget."""
+
+EACH_S = 0.75
+"""Of tuning for a shape, with its kernels' compilation by 16 cores: in less, a budget cuts off candidates."""
 
 AT_ONCE = 40
 """Shapes whose kernels are built before they are raced, so that a budget that ends leaves figures of those before."""
@@ -126,6 +130,8 @@ def measured(
 ) -> Iterator[Row]:
     """Ask, tune and race all shapes, or as many as there is time for."""
     device, until = device_of(place), float("inf") if budget_s is None else time.monotonic() + budget_s
+    if budget_s is not None:
+        workloads = workloads[: max(1, int(TUNING * budget_s / EACH_S))]
     problems = [workload.problem(place.type) for workload in workloads]
     before = served(problems, device, "never")
     report = tune(
@@ -135,7 +141,11 @@ def measured(
         device=place,
         budget_s=budget_s and TUNING * budget_s,
     )
-    whole = [one for one in report.results if one.outcome in ("tuned", "confirmed", "known") and not one.uncompiled]
+    whole = [
+        one
+        for one in report.results
+        if one.outcome in ("tuned", "confirmed") and sum((one.measured or {}).values()) >= one.candidates
+    ]
     best = {one.workload: one.winner.candidate for one in whole if one.winner}
     tuned = [one for one in zip(workloads, problems, before, strict=True) if one[0] in best]
     after: list[tuple[str, Candidate]] = []

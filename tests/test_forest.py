@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from autotopk import forest as module
-from autotopk import prediction
+from autotopk import nearby
 from autotopk.forest import BINS, INNER, LEAVES, NO_QUESTION, UNIT, Forest
 from autotopk.prediction import FARTHEST
 
@@ -118,7 +118,7 @@ def test_c_finds_the_places_and_means_that_python_finds() -> None:
     places = sorted((a, b, c, d, e) for a, b, c, d, e in drawn_places)
     near = native.around(FARTHEST, array("d", [one for place in places for one in place]).tobytes())
     for here in places[::20]:
-        expected = prediction.slow_around(FARTHEST, places, here)
+        expected = nearby.slow_around(FARTHEST, places, here)
         found = near(here)
         assert len(expected) > 1
         assert [at for _, at in found] == [at for _, at in expected]
@@ -127,6 +127,6 @@ def test_c_finds_the_places_and_means_that_python_finds() -> None:
         native.around(1.0, bytes(41))
     weighted = [(chance.random(), {name: chance.random() for name in chance.sample("abcd", 2)}) for _ in range(30)]
     for name in "abcde":
-        assert native.mean(0.1, weighted, name) == pytest.approx(prediction.slow_mean(0.1, weighted, name))
+        assert native.mean(0.1, weighted, name) == pytest.approx(nearby.slow_mean(0.1, weighted, name))
     with pytest.raises(TypeError):
         native.mean(0.1, [1.0], "a")

@@ -79,7 +79,9 @@ def _software() -> Iterator[Finding]:
         yield Finding(section, "note", f"TileLang kernels cannot be compiled here: {reason}")
     for name, purpose in (("runtime._launcher", "calls kernels"), ("_predict", "predicts times")):
         built = importlib.util.find_spec(f"autotopk.{name}") is not None
-        yield Finding(section, "ok" if built else "note", f"C extension that {purpose} {'built' if built else 'not built'}")
+        yield Finding(
+            section, "ok" if built else "note", f"C extension that {purpose} {'built' if built else 'not built'}"
+        )
 
 
 def _version(name: str, version: str) -> Finding:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from autotopk.device import Device
 from autotopk.errors import ArtifactError
 from autotopk.key import TuningKey
+from autotopk.nearby import Place
 from autotopk.prediction import (
     CELL,
     OTHER_ORDER,
@@ -26,7 +27,6 @@ from autotopk.prediction import (
     Cell,
     Fitted,
     Model,
-    Place,
     Region,
     cell_of,
     kind_of,

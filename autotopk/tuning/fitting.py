@@ -147,8 +147,8 @@ class Fit:
                 self._binned[strategy] = Binned(np.array(traits, dtype=np.float64))
         bests = defaultdict[TuningKey, dict[str, float]](dict)
         for strategy, groups in self._groups.items():
-            for key, group_ in groups.items():
-                bests[key][strategy] = float(group_.times_us.min())
+            for key, measured in groups.items():
+                bests[key][strategy] = float(measured.times_us.min())
         self._slow = {key: _far_behind(best) for key, best in bests.items()}
         self._examples = {one.candidate.strategy: Example(one.key, one.candidate, one.terms) for one in samples}
         self.keys = list(dict.fromkeys(one.key for one in samples))

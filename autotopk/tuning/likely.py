@@ -40,13 +40,17 @@ def likely(problem: Problem, device: Device, strategies: Collection[str] | None 
 def quick(
     space: Iterable[Candidate], sure: Container[Candidate], problem: Problem, device: Device, model: Model
 ) -> list[Candidate]:
-    """Those that are not predicted to take `UNLIKELY` times as long as the best of them, `HOPELESS` those of `sure`."""
+    """Those that are not predicted to take `UNLIKELY` times as long as the best of them, `HOPELESS` those of `sure`.
+
+    The quickest come first, so that a budget cuts off others; those of which nothing is predicted keep their order.
+    """
     near = model.near(TuningKey.of(problem))
     times = {one: _time_us(one, problem, device, model, near) for one in space}
     least = min((time for time in times.values() if time is not None), default=0.0)
-    return [
+    left = [
         one for one, time in times.items() if time is None or time <= (HOPELESS if one in sure else UNLIKELY) * least
     ]
+    return sorted(left, key=lambda one: (times[one] is None, times[one] or 0.0))
 
 
 def _time_us(candidate: Candidate, problem: Problem, device: Device, model: Model, near: Near) -> float | None:

@@ -26,6 +26,9 @@ from autotopk.tuning.sharing import POLL_S, Sharing
 from autotopk.tuning_db.winners import Evidence
 from autotopk.workloads import Workload
 
+LIKELIEST = 3
+"""Candidates that are screened however long it takes: those that are predicted to be the quickest."""
+
 REFIT = 1.25
 """How many times as many winners there are when bounds are fitted anew."""
 
@@ -202,8 +205,8 @@ class TuningRun:
             problem=problem,
             evidence=prepared.evidence,
             candidates=list(space),
-            first=near[:1] + rules + near + prepared.first,
-            sure=near[:1] + rules,
+            first=near[:1] + prepared.first[:LIKELIEST] + rules + near + prepared.first,
+            sure=near[:1] + rules + prepared.first[:LIKELIEST],
             incumbent=incumbent,
             anew=self.force and workload not in self._renewed,
             neighbours=[one for one in near if one not in space][:NEIGHBOURS],
@@ -252,7 +255,7 @@ class TuningRun:
         problem, device, lattices = self._problem(workload), self.context.device, self.context.effort.lattice
         shortlist = (candidates if lattices else likely)(problem, device, self.strategies)
         return _Prepared(
-            first=shortlist if lattices else rungs(problem, device, self.strategies),
+            first=shortlist if lattices else [*shortlist[:LIKELIEST], *rungs(problem, device, self.strategies)],
             space=lattice(problem, device, self.strategies) if lattices else shortlist,
             evidence=self.context.store.evidence(device.fingerprint, workload.key),
         )

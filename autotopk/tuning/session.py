@@ -107,7 +107,8 @@ class Session:
         fewest, _ = effort.rounds
         try:
             self._screen(search)
-            if self._uncompiled and not {*self._log.good(self._space)} - {TORCH_TOPK}:
+            untried = any(one not in self._log.latest for one in self._space)
+            if untried and not {*self._log.good(self._space)} - {TORCH_TOPK}:
                 return self.result("partial")  # nothing is known of who torch.topk is beside
             decided = not self.statuses and self._log.decided(self._contenders(), fewest)
             unconfirmed = self._unconfirmed() if decided else []

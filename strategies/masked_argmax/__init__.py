@@ -192,7 +192,7 @@ def _aligned(problem: Problem) -> bool:
     return problem.layout.vector * problem.itemsize == VECTOR_BYTES
 
 
-_LAYOUTS = {
+_LAYOUTS: Mapping[int, tuple[tuple[int, int, int, int], ...]] = {
     1: ((4, 1, 64, 32), (1, 1, 256, 32), (1, 1, 1024, MAX_K), (1, 1, 2048, MAX_K), (1, 4, MAX_COLS, MAX_K)),
     2: ((4, 1, 64, 32), (1, 1, 256, 32), (1, 2, 512, MAX_K), (1, 1, 1024, MAX_K), (1, 4, 4096, MAX_K)),
     4: ((4, 1, 64, 32), (1, 1, 128, 32), (1, 2, 256, MAX_K), (1, 1, 512, MAX_K), (1, 4, 2048, MAX_K)),

@@ -23,7 +23,13 @@ echo "$@" >> pip.log
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """What `make venv` needs, and a `python3` of version 3.9."""
-    for name in ("Makefile", "pyproject.toml", "constraints.txt", "autotopk/runtime/_launcher.c", "autotopk/_predict.c"):
+    for name in (
+        "Makefile",
+        "pyproject.toml",
+        "constraints.txt",
+        "autotopk/runtime/_launcher.c",
+        "autotopk/_predict.c",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     program(tmp_path / "bin" / "python3", OLD.format(python=sys.executable))

@@ -78,7 +78,7 @@ def test_shapes_of_a_bad_bound_go_first_and_what_is_met_is_left_out() -> None:
 def test_bounds_are_fitted_anew_when_a_fourth_more_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fits: list[int] = []
 
-    def fitted(store: Store, fingerprint: str | None = None, *, trees: bool) -> dict[Device, dict[str, Model]]:
+    def fitted(store: Store, fingerprint: str | None = None, *, trees: bool = True) -> dict[Device, dict[str, Model]]:
         fits.append(len(store.measurements(device=fingerprint)))
         met = Model(regions={cell_of(one.key): Region(1.0, 9) for one in WIDE})
         return {cpu_device(): {kind_of(WIDE[0].key, "cpu"): met}}

@@ -28,7 +28,7 @@ def test_about_a_quarter_of_the_candidates_is_left() -> None:
     left = [likely(one, H100) for one in SHAPES]
     assert 0.15 < sum(map(len, left)) / sum(map(len, every)) < 0.4
     for all_of_it, some in zip(every, left, strict=True):
-        assert some == [one for one in all_of_it if one in some], "in the same order"
+        assert {*some} <= {*all_of_it}
 
 
 def test_rungs_and_rules_are_left_unless_they_are_hopeless() -> None:
