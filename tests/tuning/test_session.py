@@ -211,6 +211,14 @@ def test_out_of_time_the_race_is_short_but_held(store: Store) -> None:
     assert len(measured(store, "race")[FASTER].samples_us) >= 7
 
 
+def test_out_of_time_for_anybody_else_torch_topk_wins_nothing(store: Store) -> None:
+    worker = ReplayWorker(times={FASTER: 40}, busy_each_s=9.0)
+    result = run_session(store, worker, share_s=0.5)
+    assert (result.outcome, result.measured, result.winner) == ("partial", {"ok": 1}, None)
+    assert store.derive_winners() == []
+    assert run_session(store, ReplayWorker(times={FASTER: 40})).outcome == "tuned", "the next run goes on"
+
+
 def test_those_that_are_sure_are_screened_however_long_it_takes(store: Store) -> None:
     sure = [Candidate("torch_fallback", one) for one in (FAST, FASTER)]
     worker = ReplayWorker(times={FASTER: 40}, busy_each_s=1.0)
