@@ -5,8 +5,8 @@ timed in turn: what dispatch serves with the kernels that are there, what it ser
 best of `autotopk tune --effort quick` on that very shape, in a database of its own. Regret is the time of what is
 served over that of the best, less the 95 % margin of the difference, and never below 1. With a budget, of which tuning
 takes three fifths, as many shapes are tuned as there is time for, those are raced of which all candidates were measured
-by then, and it is told how many. With
-`--db` and `--json` files of an earlier run this one goes on where that ended. `--small` draws small shapes, for a CPU.
+by then, and it is told how many. With `--db` and `--json` files of an earlier run this one goes on where that ended.
+`--small` draws small shapes, for a CPU.
 """
 
 import json

@@ -7,7 +7,9 @@ import pytest
 
 from autotopk.candidate import TORCH_TOPK
 from autotopk.device import H100, cpu_device
+from autotopk.key import TuningKey
 from autotopk.problem import Problem
+from autotopk.tuning import likely as likely_module
 from autotopk.tuning.candidates import candidates, heuristics, rungs
 from autotopk.tuning.dry_run import plan
 from autotopk.tuning.fitting import Fit, samples_of
@@ -29,6 +31,20 @@ def test_about_a_quarter_of_the_candidates_is_left() -> None:
     assert 0.15 < sum(map(len, left)) / sum(map(len, every)) < 0.4
     for all_of_it, some in zip(every, left, strict=True):
         assert {*some} <= {*all_of_it}
+        assert len({*some}) == len(some)
+
+
+def test_the_quickest_come_first() -> None:
+    model = Fit(samples_of(*tuned())["topk"], trees=False).model()
+    for problem in SHAPES:
+        near = model.near(TuningKey.of(problem))
+        told = [
+            likely_module._time_us(one, problem, H100, model, near)
+            for one in quick(candidates(problem, H100), (), problem, H100, model)
+        ]
+        known = [time for time in told if time is not None]
+        assert known == sorted(known)
+        assert told[: len(known)] == known
 
 
 def test_rungs_and_rules_are_left_unless_they_are_hopeless() -> None:
