@@ -83,7 +83,7 @@ venv: .venv/installed
 
 # What an installation does, for interpreters that nothing is installed into. Without a compiler, calls cost more.
 %.abi3.so: %.c
-	-$(CC) -O2 -shared -fPIC -I$(shell $(PYTHON) -c "import sysconfig; print(sysconfig.get_path('include'))") $< -o $@ -ldl
+	-$(CC) -O2 -shared -fPIC -I$(shell $(PYTHON) -c "import sysconfig; print(sysconfig.get_path('include'))") $< -o $@ -ldl -lm
 
 clean:
 	rm -rf build dist *.egg-info .hypothesis .*_cache autotopk/*.so autotopk/runtime/*.so .venv/installed

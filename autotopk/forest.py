@@ -1,18 +1,9 @@
 """Boosted trees as plain numbers, and their evaluation: `tuning.boosting` grows them."""
 
 from array import array
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 from itertools import islice
 from math import inf
-from typing import Any
-
-native: Any
-"""The twin in C of the evaluation; None where it was not built."""
-try:
-    from autotopk import _predict as native
-except ImportError:
-    native = None
 
 DEPTH = 5
 """Questions that every tree asks."""
@@ -38,6 +29,7 @@ class Forest:
     def __init__(self, numbers: Sequence[float]) -> None:
         """Set up, from how many traits there are; of each how many thresholds, and these; codes; leaves.
 
+        Of the nodes of all trees `asked` are the traits, and `thresholds` what goes right is above; then `leaves`.
         Raises ValueError where these are no trees.
         """
         self.numbers = tuple(numbers)
@@ -50,26 +42,17 @@ class Forest:
             codes = [*map(int, nodes[: trees * INNER])]
             traits = [trait for trait in range(self.traits) for _ in range(BINS)]  # by code, as thresholds are
             thresholds = [threshold for its in edges for threshold in (*its, *[inf] * (BINS - len(its)))]
-            self._asked = bytes(map([*traits, 0].__getitem__, codes))  # the last is what NO_QUESTION takes
-            self._thresholds = array("d", map([*thresholds, inf].__getitem__, codes))
+            self.asked = bytes(map([*traits, 0].__getitem__, codes))  # the last is what NO_QUESTION takes
+            self.thresholds = array("d", map([*thresholds, inf].__getitem__, codes))
         except (IndexError, StopIteration) as error:
             raise ValueError("they end too soon") from error
         if rest or not trees or self.traits > MOST_TRAITS or max(map(len, edges)) >= BINS:
             raise ValueError(f"{len(nodes)} numbers are no trees of {self.traits} traits")
-        self._leaves = array("d", map(UNIT.__mul__, nodes[trees * INNER :]))
+        self.leaves = array("d", map(UNIT.__mul__, nodes[trees * INNER :]))
 
-    @cached_property
-    def value(self) -> Callable[[tuple[float, ...]], float]:
-        """The sum for a tuple of as many traits as there are."""
-        if native is None:
-            return self.slow_value
-        found: Callable[[tuple[float, ...]], float]
-        found = native.forest(DEPTH, self.traits, self._asked, self._thresholds.tobytes(), self._leaves.tobytes())
-        return found
-
-    def slow_value(self, traits: tuple[float, ...]) -> float:
-        """The same, in Python."""
-        total, asked, thresholds, leaves = 0.0, self._asked, self._thresholds, self._leaves
+    def value(self, traits: Sequence[float]) -> float:
+        """The sum for as many traits as there are."""
+        total, asked, thresholds, leaves = 0.0, self.asked, self.thresholds, self.leaves
         for tree in range(len(leaves) // LEAVES):
             first, node = tree * INNER, 0
             for _ in range(DEPTH):

@@ -1,39 +1,72 @@
-"""Which places are near to one, and means of what is said there: in C where that was built, else in Python."""
+"""What is said at places near to one, by nearness, and means of it: in C where that was built, else in Python."""
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from math import exp, log
+from typing import Any, TypeVar
 
-from autotopk.forest import native
+native: Any
+"""The twin in C of what predictions ask most often; None where it was not built."""
+try:
+    from autotopk import _predict as native
+except ImportError:
+    native = None
+
+REACH = 2.0
+"""Doublings to where a point's weight is down to exp(-1)."""
+
+LEAST_WEIGHT = 0.15
+"""Of points that count; with a third of it, from twice as many, choices are no better."""
+
+FARTHEST = -log(LEAST_WEIGHT) * REACH**2
+"""Square of doublings to the last point that counts."""
+
+JUDGES = 10
+"""Nearest points that say which strategies are far behind."""
 
 Place = tuple[float, float, float, float, float]
 """Of rows, cols, k, width, order, in doublings."""
 
-Weighted = list[tuple[float, dict[str, float]]]
+Judge = TypeVar("Judge")
+
+Weighted = list[tuple[float, Mapping[str, float]]]
 """What is said of names at places, and how much it counts."""
 
 
-def around(farthest: float, places: Sequence[Place]) -> Callable[[Place], list[tuple[float, int]]]:
-    """Of places in order: a function that finds the square of the distance, below `farthest`, and which they are."""
+def around(
+    places: Sequence[Place], said: Sequence[Mapping[str, float]], judges: Sequence[Judge]
+) -> Callable[[Place], tuple[Weighted, Sequence[Judge]]]:
+    """Of places in order: a function that finds what is said around one, the nearest first.
+
+    Args:
+        places: where something is said.
+        said: at each of names, which counts to `FARTHEST`.
+        judges: one of each place; the `JUDGES` that are the nearest are found.
+    """
     if native is None:
-        return partial(slow_around, farthest, places)
-    found: Callable[[Place], list[tuple[float, int]]]
-    found = native.around(farthest, array("d", chain.from_iterable(places)).tobytes())
+        return partial(slow_around, places, said, judges)
+    found: Callable[[Place], tuple[Weighted, Sequence[Judge]]]
+    numbers = array("d", chain.from_iterable(places)).tobytes()
+    found = native.around(REACH**2, FARTHEST, JUDGES, numbers, list(said), list(judges))
     return found
 
 
-def slow_around(farthest: float, places: Sequence[Place], here: Place) -> list[tuple[float, int]]:
+def slow_around(
+    places: Sequence[Place], said: Sequence[Mapping[str, float]], judges: Sequence[Judge], here: Place
+) -> tuple[Weighted, Sequence[Judge]]:
     """The same in Python."""
-    (rows, cols, k, width, order), reach = here, farthest**0.5
-    found = []
+    (rows, cols, k, width, order), reach = here, FARTHEST**0.5
+    squares = []
     for at in range(bisect_left(places, (rows - reach,)), bisect_left(places, (rows + reach,))):
         r, c, o, w, s = places[at]
         square = (r - rows) ** 2 + (c - cols) ** 2 + (o - k) ** 2 + (w - width) ** 2 + (s - order) ** 2
-        if square < farthest:
-            found.append((square, at))
-    return found
+        if square < FARTHEST:
+            squares.append((square, at))
+    squares.sort()
+    return [(exp(-square / REACH**2), said[at]) for square, at in squares], [judges[at] for _, at in squares[:JUDGES]]
 
 
 def slow_mean(doubt: float, weighted: Weighted, name: str) -> float:

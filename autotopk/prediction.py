@@ -5,7 +5,7 @@ Of an operation on a device,
     log(time) = log(sum of coefficients * `Strategy.terms`)             of the strategy, none negative
               + what its trees say of sizes, knobs and terms            where it was measured often enough
               + what the strategy is off by at the points around        a mean of residuals, weighted by nearness
-              + what the configuration is off by at those very near     the same of what is left
+              + what the configuration is off by there                  the same of what is left
 
 Nearness is of rows, cols and k, in doublings, and of the dtype's width and the order. A region is a cell of `CELL`
 doublings of rows, cols and k, of one width and order; its bound says how much slower than the best of what was
@@ -15,34 +15,25 @@ measured the choice was at points around it that were left out of the fit.
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from math import exp, inf, isfinite, log, log2
-from operator import mul
+from functools import cached_property, partial
+from math import inf, isfinite, log2
 from typing import NamedTuple
 
 from autotopk.candidate import Candidate
+from autotopk.curve import DOUBT, Curve
 from autotopk.forest import Forest
 from autotopk.key import TuningKey
-from autotopk.nearby import Place, around, mean
+from autotopk.nearby import Place, Weighted, around, mean
 from autotopk.problem import DTYPE_BYTES, FLOAT_INF
 
 CELL = 2
 """Doublings of an edge of a region."""
 
-REACH, SHORT_REACH = 2.0, 1.0
-"""Doublings to where a point's weight is down to exp(-1): for a strategy, and for one of its configurations."""
-
-DOUBT = 0.1
-"""Weight of the belief that nothing is off, beside those of the points around."""
-
-LEAST_WEIGHT = 0.15
-"""Of points that count; with a third of it, from twice as many, choices are no better."""
-
 FAR_BEHIND = 1.3
 """Times the best that a strategy's best took at a point where it was far behind."""
 
-JUDGES, LEAST_JUDGES = 10, 5
-"""Of the nearest points all that measured a strategy, so many at least, have to say that it is far behind."""
+LEAST_JUDGES = 8
+"""Of `nearby.JUDGES` all that measured a strategy, so many at least, have to say that it is far behind."""
 
 OTHER_WIDTH, OTHER_ORDER = 0.5, 0.5
 """How far a dtype of twice the width, and the other order, are from one another, in doublings."""
@@ -140,39 +131,32 @@ class Point:
     """A problem that was measured."""
 
     place: Place
-    strategies: dict[str, float]
-    """Mean residual of each."""
-    candidates: dict[str, float]
-    """What is left for each."""
+    residuals: dict[str, float]
+    """Of each strategy, a mean; of each candidate what is left."""
     slow: frozenset[str] = frozenset()
     """Strategies that were far behind, see `FAR_BEHIND`."""
 
     @cached_property
     def quick(self) -> frozenset[str]:
         """The others that were measured."""
-        return frozenset(self.strategies) - self.slow
+        return frozenset(name for name in self.residuals if " " not in name) - self.slow
 
 
+@dataclass(slots=True)
 class Near:
-    """The points around a problem."""
+    """The points around a problem: what was measured there, weighted by nearness."""
 
-    def __init__(self, squares: Sequence[tuple[float, Point]], sizes: Sequence[float] = ()) -> None:
-        """Set up, from squares of distances in doublings and points, the nearest first.
-
-        Args:
-            squares: of all that count.
-            sizes: `sizes_of` the problem; without them no tree is asked.
-        """
-        self.sizes = sizes
-        self.around = [(exp(away * _PER_SQUARE), point.strategies) for away, point in squares]
-        self.nearest = [(exp(away * _PER_SHORT), point.candidates) for away, point in squares if away < NEAREST]
-        self._judges = [point for _, point in squares[:JUDGES]]
+    residuals: Weighted = field(default_factory=list)
+    judges: Sequence[Point] = ()
+    """The nearest."""
+    sizes: Sequence[float] = ()
+    """`sizes_of` the problem; without them no tree is asked."""
 
     @property
     def slow(self) -> set[str]:
         """Strategies that were far behind wherever they were measured around."""
-        sayings = [point.slow for point in self._judges]
-        behind = set().union(*sayings).difference(*[point.quick for point in self._judges])
+        sayings = [point.slow for point in self.judges]
+        behind = set().union(*sayings).difference(*[point.quick for point in self.judges])
         return {name for name in behind if sum([name in slow for slow in sayings]) >= LEAST_JUDGES}
 
 
@@ -199,8 +183,7 @@ class Model:
 
     def near(self, key: TuningKey) -> Near:
         """The points around a problem."""
-        points = self._by_place
-        return Near([(square, points[at]) for square, at in sorted(self._around(place_of(key)))], sizes_of(key))
+        return Near(*self._around(place_of(key)), sizes_of(key))
 
     def leave_out(self, strategy: str) -> None:
         """Predict nothing of it from now on."""
@@ -209,19 +192,19 @@ class Model:
         self._curves.pop(strategy, None)
 
     @cached_property
-    def _by_place(self) -> list[Point]:
-        """The points in the order of their places."""
-        return sorted(self.points, key=lambda one: one.place)
+    def _around(self) -> Callable[[Place], tuple[Weighted, Sequence[Point]]]:
+        """The residuals around a place, and the nearest points."""
+        points = sorted(self.points, key=lambda one: one.place)
+        return around([one.place for one in points], [one.residuals for one in points], points)
 
     @cached_property
-    def _around(self) -> Callable[[Place], list[tuple[float, int]]]:
-        """Squares of distances, and which they are `_by_place`, of the points around a place."""
-        return around(FARTHEST, [point.place for point in self._by_place])
-
-    @cached_property
-    def _curves(self) -> dict[str, "_Curve"]:
+    def _curves(self) -> dict[str, Curve]:
         """Of each strategy."""
-        return {name: _Curve.of(numbers) for name, numbers in self.strategies.items() if len(numbers) % 2 == 0}
+        return {
+            name: Curve(numbers, self.forests.get(name))
+            for name, numbers in self.strategies.items()
+            if len(numbers) % 2 == 0
+        }
 
     def time_us(
         self, strategy: str, candidate: str, knobs: Sequence[float], terms: Sequence[float], near: Near
@@ -239,28 +222,10 @@ class Model:
 
     def of(self, strategy: str, near: Near) -> Callable[[str, Sequence[float], Sequence[float]], float | None]:
         """`time_us` of the configurations of one strategy."""
-        coefficients, limits = self._curves.get(strategy, NOTHING)
-        off, nearest, sizes, count = mean(DOUBT, near.around, strategy), near.nearest, near.sizes, len(coefficients)
-        forest = self.forests.get(strategy) if sizes else None
-
-        def time_us(candidate: str, knobs: Sequence[float], terms: Sequence[float]) -> float | None:
-            if len(terms) != count:
-                return None
-            for at, most in limits:
-                if terms[at] > most:
-                    return None
-            total: float = sum(map(mul, coefficients, terms))
-            if total <= 0.0:
-                return None
-            beside = off + mean(DOUBT, nearest, candidate) if nearest else off
-            if forest is not None:
-                traits = (*sizes, *knobs, *terms)
-                if len(traits) != forest.traits:
-                    return None
-                beside += forest.value(traits)
-            return total * exp(beside)
-
-        return time_us
+        curve = self._curves.get(strategy)
+        if curve is None:
+            return _nothing
+        return partial(curve.time_us, near.sizes, mean(DOUBT, near.residuals, strategy), near.residuals)
 
     def region(self, key: TuningKey) -> Region | None:
         """What is known around a problem; None where nothing is."""
@@ -272,27 +237,8 @@ class Model:
         return inf if region is None else region.bound
 
 
-class _Curve(NamedTuple):
-    """What a strategy takes by its terms."""
-
-    coefficients: tuple[float, ...]
-    limits: tuple[tuple[int, float], ...]
-    """Of terms that seemed to cost nothing: which, and the largest of which anything is said."""
-
-    @classmethod
-    def of(cls, numbers: Sequence[float]) -> "_Curve":
-        """From coefficients, then as many of the largest terms."""
-        half = len(numbers) // 2
-        coefficients, largest = tuple(numbers[:half]), numbers[half:]
-        return cls(coefficients, tuple((at, largest[at]) for at in range(half) if not coefficients[at]))
-
-
-NOTHING = _Curve((), ())
-
-FARTHEST, NEAREST = -log(LEAST_WEIGHT) * REACH**2, -log(LEAST_WEIGHT) * SHORT_REACH**2
-"""Squares of doublings to the last point that counts, for a strategy and for one of its configurations."""
-
-_PER_SQUARE, _PER_SHORT = -1 / REACH**2, -1 / SHORT_REACH**2
+def _nothing(candidate: str, knobs: Sequence[float], terms: Sequence[float]) -> None:
+    """Of what was not fitted."""
 
 
 def place_of(key: TuningKey) -> Place:
@@ -314,8 +260,7 @@ def rows_of(model: Model, device: str, kind: str) -> list[Fitted]:
     found += [Fitted(device, kind, "forest", name, model.forests[name].numbers) for name in sorted(model.forests)]
     found += [Fitted(device, kind, "candidate", name, (model.candidates[name],)) for name in candidates]
     for at, point in enumerate(model.points):
-        residuals = {**point.strategies, **point.candidates}
-        pairs = [number for name in sorted(residuals) for number in (places[name], residuals[name])]
+        pairs = [number for name, residual in sorted(point.residuals.items()) for number in (places[name], residual)]
         found.append(Fitted(device, kind, "point", f"{at:06}", _short((*point.place, *pairs))))
         if point.slow:
             found.append(Fitted(device, kind, "slow", f"{at:06}", tuple(places[name] for name in sorted(point.slow))))
@@ -346,10 +291,8 @@ def model_of(rows: Iterable[Sequence[str]]) -> Model:
         model.candidates = {name: int(points) for name, (points,) in parts["candidate"].items()}
         for number, (r, c, k, width, order, *pairs) in parts["point"].items():
             residuals = dict(zip((names[int(at)] for at in pairs[::2]), pairs[1::2], strict=True))
-            own = {name: residuals[name] for name in residuals if name in parts["strategy"]}
-            left = {name: residuals[name] for name in residuals if name not in own}
             slow = frozenset(names[int(at)] for at in parts["slow"].get(number, ()))
-            model.points.append(Point((r, c, k, width, order), own, left, slow))
+            model.points.append(Point((r, c, k, width, order), residuals, slow))
         for numbers in parts["regions"].values():
             for *cell, bound, points in zip(*(numbers[at::7] for at in range(7)), strict=True):
                 row, col, count, width, order = map(int, cell)
@@ -360,16 +303,12 @@ def model_of(rows: Iterable[Sequence[str]]) -> Model:
             model.examples.append(Example(key, Candidate(strategy, config), tuple(terms)))
     except (TypeError, IndexError) as error:
         raise ValueError(f"what was fitted is odd: {error}") from error
-    if any(abs(one) > MOST_RESIDUAL for point in model.points for part in _residuals(point) for one in part):
+    if any(abs(one) > MOST_RESIDUAL for point in model.points for one in point.residuals.values()):
         raise ValueError("what was fitted has a residual that no time has")
     return model
 
 
 MOST_RESIDUAL = 50.0
-
-
-def _residuals(point: Point) -> tuple[Iterable[float], Iterable[float]]:
-    return point.strategies.values(), point.candidates.values()
 
 
 def _short(numbers: Iterable[float]) -> tuple[float, ...]:

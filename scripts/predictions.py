@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache, partial
-from itertools import chain
 from math import exp, fsum, log
 from pathlib import Path
 from statistics import quantiles
@@ -182,12 +181,12 @@ def _plain(key: TuningKey) -> tuple[float, ...]:
 
 def coefficients_alone(left: Left) -> Callable[[TuningKey], Predict]:
     """`Strategy.terms` times a strategy's coefficients."""
-    return lambda key: lambda sample: _time(left.bare, sample, Near(()))
+    return lambda key: lambda sample: _time(left.bare, sample, Near())
 
 
 def trees(left: Left) -> Callable[[TuningKey], Predict]:
     """Coefficients, corrected by trees."""
-    return lambda key: lambda sample: _time(left.model, sample, Near((), sizes_of(key)))
+    return lambda key: lambda sample: _time(left.model, sample, Near(sizes=sizes_of(key)))
 
 
 def _corrected(model: Model, key: TuningKey) -> Predict:
@@ -202,7 +201,7 @@ def gaussian_process(left: Left) -> Callable[[TuningKey], Predict]:
     model = left.model
     measured = defaultdict[str, tuple[list[Place], list[float]]](lambda: ([], []))
     for point in model.points:
-        for name, residual in chain(point.strategies.items(), point.candidates.items()):
+        for name, residual in point.residuals.items():
             measured[name][0].append(point.place)
             measured[name][1].append(residual)
 
@@ -219,7 +218,7 @@ def gaussian_process(left: Left) -> Callable[[TuningKey], Predict]:
 
         def predict(sample: Sample) -> float:
             names = sample.candidate.strategy, str(sample.candidate)
-            return _time(model, sample, Near((), sizes_of(key))) * exp(
+            return _time(model, sample, Near(sizes=sizes_of(key))) * exp(
                 fsum(off(name) for name in names if name in measured)
             )
 

@@ -104,15 +104,15 @@ class _Group:
     terms: Array
     """A row of each."""
     weights: Array
-    """The quickest counts most."""
+    """What the quickest of all strategies takes there, over what they take."""
     products: Array
     """Sums over the samples of the products of relative terms, and of these."""
     sums: Array
 
     @classmethod
-    def of(cls, samples: Sequence[Sample], first: int) -> "_Group":
+    def of(cls, samples: Sequence[Sample], first: int, least_us: float) -> "_Group":
         times, terms = np.array([one.time_us for one in samples]), np.array([one.terms for one in samples])
-        weights = times.min() / times / len(samples) ** 0.5
+        weights = least_us / times
         relative = terms / times[:, None]
         products, sums = relative.T @ (relative * weights[:, None]), relative.T @ weights
         numbers, names = np.arange(first, first + len(samples)), [str(one.candidate) for one in samples]
@@ -131,6 +131,7 @@ class Fit:
         """Set up; without trees it takes a tenth of the time."""
         grouped: defaultdict[str, defaultdict[TuningKey, list[Sample]]] = defaultdict(lambda: defaultdict(list))
         lengths: dict[str, tuple[int, int]] = {}
+        least_us = {key: min(one.time_us for one in its) for key, its in by_point(samples).items()}
         for one in samples:
             strategy, length = one.candidate.strategy, (len(one.knobs), len(one.terms))
             if lengths.setdefault(strategy, length) == length:
@@ -140,7 +141,7 @@ class Fit:
         for strategy, at in grouped.items():
             its: list[Sample] = []
             for key, group in at.items():
-                self._groups[strategy][key] = _Group.of(group, len(its))
+                self._groups[strategy][key] = _Group.of(group, len(its), least_us[key])
                 its += group
             if trees and len(at) >= LEAST_GROWN:
                 traits = [(*sizes_of(one.key), *one.knobs, *one.terms) for one in its]
@@ -169,7 +170,7 @@ class Fit:
                         model.candidates[name] = model.candidates.get(name, 0) + 1
                 told = {key: off for key, group in left.items() if (off := group.off(coefficients)).size}
                 for key in left:
-                    points.setdefault(key, Point(place_of(key), {}, {}, self._slow[key]))
+                    points.setdefault(key, Point(place_of(key), {}, self._slow[key]))
                 for key, off in self._beside_trees(model, strategy, told).items():
                     _take_residuals(points[key], strategy, left[key], off)
                 model.examples.append(self._examples[strategy])
@@ -204,8 +205,8 @@ def _far_behind(best: Mapping[str, float]) -> frozenset[str]:
 def _take_residuals(point: Point, strategy: str, group: _Group, off: Array) -> None:
     """What a strategy is off by at a point, in the mean, and then each of its configurations."""
     mean = float(off @ group.weights / group.weights.sum())
-    point.strategies[strategy] = mean
-    point.candidates.update(zip(group.names, (off - mean).tolist(), strict=True))
+    point.residuals[strategy] = mean
+    point.residuals.update(zip(group.names, (off - mean).tolist(), strict=True))
 
 
 def nonnegative(products: Array, sums: Array, weight: float) -> Array:

@@ -232,6 +232,8 @@ def steps(
         problem.rows * problem.k * (problem.itemsize + INDEX_BYTES) * 1e-6,
         reading(each * problem.itemsize, everywhere, times) * (selecting + 1),
         float(digits),
+        float(busy) * (not split),
+        busy * each * 1e-3 * (problem.itemsize == 8),
         digits * each / threads * (problem.dtype in FLOAT_INF),
         busy * each * 1e-3,
         float(sorts * ordering),

@@ -40,7 +40,7 @@ def fitted(tmp_path: Path) -> bytes:
     model = Model(
         strategies={"torch_fallback": coefficients("torch_fallback", 100.0, 0.5)},
         candidates={chunked: 3},
-        points=[Point(place_of(key), {"torch_fallback": 0.1}, {chunked: -3.0})],
+        points=[Point(place_of(key), {"torch_fallback": 0.1, chunked: -3.0})],
         regions={cell_of(key): Region(1.05, 4)},
     )
     path = tmp_path / "good.sqlite"
