@@ -15,7 +15,7 @@ try:
 except ImportError:
     native = None
 
-REACH = 2.0
+REACH = 1.75
 """Doublings to where a point's weight is down to exp(-1)."""
 
 LEAST_WEIGHT = 0.15

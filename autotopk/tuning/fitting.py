@@ -106,15 +106,15 @@ class _Group:
     weights: Array
     """What the quickest of all strategies takes there, over what they take."""
     products: Array
-    """Sums over the samples of the products of relative terms, and of these."""
+    """Means over the samples of the products of relative terms, and of these: points count alike in coefficients."""
     sums: Array
 
     @classmethod
     def of(cls, samples: Sequence[Sample], first: int, least_us: float) -> "_Group":
         times, terms = np.array([one.time_us for one in samples]), np.array([one.terms for one in samples])
         weights = least_us / times
-        relative = terms / times[:, None]
-        products, sums = relative.T @ (relative * weights[:, None]), relative.T @ weights
+        relative, share = terms / times[:, None], weights / len(samples)
+        products, sums = relative.T @ (relative * share[:, None]), relative.T @ share
         numbers, names = np.arange(first, first + len(samples)), [str(one.candidate) for one in samples]
         return cls(names, numbers, times, terms, weights, products, sums)
 
@@ -193,7 +193,7 @@ class Fit:
     def _coefficients(self, groups: Sequence[_Group]) -> Array:
         products = np.sum([group.products for group in groups], axis=0)
         sums = np.sum([group.sums for group in groups], axis=0)
-        return nonnegative(products, sums, float(sum(group.weights.sum() for group in groups)))
+        return nonnegative(products, sums, float(sum(group.weights.mean() for group in groups)))
 
 
 def _far_behind(best: Mapping[str, float]) -> frozenset[str]:

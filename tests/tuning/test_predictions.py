@@ -69,8 +69,8 @@ def test_points_of_whole_tunings_left_out_are_chosen_for_within_2_percent_of_the
     found = compare(*tuned(), folds=8)
     ours = found.pop(SERVED)
     assert ours.points >= 1700
-    assert ours.mean <= 1.016
-    assert ours.most_of_20 <= 1.1
+    assert ours.mean <= 1.014
+    assert ours.most_of_20 <= 1.09
     assert ours.worst <= 2.6
     assert ours.mean < found["coefficients, corrected around"].mean - 0.005, "what trees are for"
     assert min(one.mean for one in found.values()) > ours.mean - 0.003
@@ -121,7 +121,7 @@ def test_what_run_time_proposes_is_near_the_best_of_whole_lattices() -> None:
 def test_no_way_that_is_known_is_much_better_than_what_is_served() -> None:
     means = {name: its.mean for name, its in compared().items()}
     ours = means.pop(SERVED)
-    assert min(means.values()) > ours - 0.003
+    assert min(means.values()) > ours - 0.005
     assert means["the nearest point"] > 1.1
 
 
