@@ -36,13 +36,20 @@ typedef struct {
 
 static const char *CURVE = "autotopk._predict.Curve", *PLACES = "autotopk._predict.Places";
 
-/* Appends the floats of a tuple, or of what makes one; 0 with an error set where it has others, or too many. */
+/* As exp, whose version of today asks for a C library that older systems lack; of what is far below 0 less exact. */
+static double exponential(double x) { return expm1(x) + 1.0; }
+
+/* Appends the floats of a tuple, or of what makes one; 0 with an error set where it has others. Of too many none is
+   kept, and the count is one more than there is room for. */
 static int read_numbers(PyObject *from, double *numbers, Py_ssize_t *count) {
   PyObject *tuple = PySequence_Tuple(from);                             /* of a tuple itself */
   if (!tuple) return 0;
-  const Py_ssize_t more = PyTuple_Size(tuple);
-  int good = *count + more <= MAX_NUMBERS;
-  if (!good) PyErr_Format(PyExc_ValueError, "needs at most %d numbers", (int)MAX_NUMBERS);
+  Py_ssize_t more = PyTuple_Size(tuple);
+  int good = 1;
+  if (*count + more > MAX_NUMBERS) {
+    *count = MAX_NUMBERS + 1;
+    more = 0;
+  }
   for (Py_ssize_t i = 0; good && i < more; i++) {
     const double one = PyFloat_AsDouble(PyTuple_GetItem(tuple, i));
     numbers[(*count)++] = one;
@@ -118,9 +125,10 @@ static PyObject *curve_time_us(PyObject *capsule, PyObject *const *given, Py_ssi
   if (!read_numbers(given[0], numbers, &sizes)) return NULL;
   traits = sizes;
   if (!read_numbers(given[4], numbers, &traits)) return NULL;
-  const double *terms = numbers + traits;
+  const Py_ssize_t first = traits;
   if (!read_numbers(given[5], numbers, &traits)) return NULL;
-  if (numbers + traits - terms != self->terms) Py_RETURN_NONE;
+  if (traits > MAX_NUMBERS || traits - first != self->terms) Py_RETURN_NONE;
+  const double *terms = numbers + first;
   for (int i = 0; i < self->terms; i++) {
     if (terms[i] > self->limits[i]) Py_RETURN_NONE;
     total += self->coefficients[i] * terms[i];
@@ -133,7 +141,7 @@ static PyObject *curve_time_us(PyObject *capsule, PyObject *const *given, Py_ssi
     if (traits != self->traits) Py_RETURN_NONE;
     beside += forest_value(self, numbers);
   }
-  return PyFloat_FromDouble(total * exp(beside));
+  return PyFloat_FromDouble(total * exponential(beside));
 }
 
 static void end_curve(PyObject *capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, CURVE)); }
@@ -211,7 +219,8 @@ static PyObject *places_around(PyObject *capsule, PyObject *place) {
   PyObject *said = PyList_New(0), *judges = PyList_New(0), *both = NULL;
   int good = said && judges;
   for (Py_ssize_t i = 0; good && i < count; i++) {
-    PyObject *pair = Py_BuildValue("dO", exp(-found[i].square / self->reach), PyList_GetItem(self->said, found[i].at));
+    const double weight = exponential(-found[i].square / self->reach);
+    PyObject *pair = Py_BuildValue("dO", weight, PyList_GetItem(self->said, found[i].at));
     good = pair && !PyList_Append(said, pair);
     Py_XDECREF(pair);
     if (good && i < self->judges) good = !PyList_Append(judges, PyList_GetItem(self->judging, found[i].at));

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from math import exp, inf
 from operator import mul
 
-from autotopk.forest import DEPTH, Forest
+from autotopk.forest import DEPTH, MOST_TRAITS, Forest
 from autotopk.nearby import Weighted, mean, native
 
 DOUBT = 0.2
@@ -28,7 +28,8 @@ class Curve:
         self.coefficients = tuple(numbers[:half])
         self.limits = tuple(inf if cost else most for cost, most in zip(self.coefficients, numbers[half:], strict=True))
         self.forest = forest
-        self.time_us: TimeUs = self.slow_time_us if native is None else self._native_time_us()
+        slowly = native is None or half > MOST_TRAITS
+        self.time_us: TimeUs = self.slow_time_us if slowly else self._native_time_us()
         """The predicted time; None where the terms are others, or far larger ones."""
 
     def _native_time_us(self) -> TimeUs:

@@ -42,6 +42,7 @@ def test_a_threshold_goes_left_and_what_is_above_right() -> None:
         [],
         [0],
         [3, 1, 0.5],
+        [1, 1, 0.5],
         [-1, *numbers([NO_QUESTION] * INNER, [0] * LEAVES)[1:]],
         [400, *[0] * 400],
         numbers([NO_QUESTION] * INNER, [0] * (LEAVES - 1)),

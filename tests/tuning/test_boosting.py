@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from autotopk.forest import BINS, Forest
-from autotopk.tuning.boosting import TREES, Array, Binned, boosted
+from autotopk.forest import BINS, INNER, LEAVES, NO_QUESTION, Forest
+from autotopk.tuning.boosting import LEAST_WEIGHT, TREES, Array, Binned, boosted
 
 COUNT = 2000
 
@@ -56,6 +56,29 @@ def test_weights_count() -> None:
     told = np.tile([1.0, -1.0], COUNT // 2)
     forest, _ = boosted(Binned(its), np.arange(COUNT), told, np.tile([9.0, 1.0], COUNT // 2))
     assert said(forest, its[:1])[0] == pytest.approx(0.8, abs=0.02)
+
+
+def asked(forest: Forest) -> int:
+    """Nodes that ask a question."""
+    codes = forest.numbers[-TREES * (INNER + LEAVES) : -TREES * LEAVES]
+    return sum(code != NO_QUESTION for code in codes)
+
+
+def test_what_is_off_alike_is_not_asked_about() -> None:
+    its = traits()
+    forest, _ = boosted(Binned(its), np.arange(COUNT), np.ones(COUNT), np.ones(COUNT))
+    assert asked(forest) == 0
+    assert asked(grown(its)[0]) > 0.2 * TREES * INNER
+
+
+def test_samples_of_little_weight_are_not_told_from_others() -> None:
+    """One that is far off alone, and as many as weigh enough."""
+    its = np.array([[1.0]] * (COUNT - 10) + [[2.0]] * 10)
+    for far, told in ((1, False), (2, True)):
+        some = np.arange(COUNT - 10 + far)
+        forest, _ = boosted(Binned(its), some, np.where(some < COUNT - 10, 0.0, 1.0), np.ones(len(some)))
+        assert far >= LEAST_WEIGHT or not told
+        assert (asked(forest) > 0) == told
 
 
 def test_the_same_samples_grow_the_same_trees() -> None:
