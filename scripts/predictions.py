@@ -309,7 +309,7 @@ def _result(regrets: list[float]) -> Result:
     return Result(len(regrets), exp(fsum(regrets) / len(regrets)), exp(most), exp(max(regrets)))
 
 
-def served(times: Times, device: Device, least: int = 40) -> dict[TuningKey, float]:
+def served(times: Times, device: Device, folds: int = FOLDS, least: int = 40) -> dict[TuningKey, float]:
     """Time of what a call would run over that of the best, at left out points where so many candidates were measured.
 
     Of what run time proposes, the first that was measured there.
@@ -317,11 +317,13 @@ def served(times: Times, device: Device, least: int = 40) -> dict[TuningKey, flo
     found = {}
     for samples in samples_of(times, device).values():
         fit = Fit(samples)
-        for key in fit.keys:
-            its = times[key]
-            if len(its) >= least:
-                problem = Workload.of(key).problem(device.type)
-                proposed = predicting.proposals(problem, device, fit.model(frozenset([key])))
+        lattices = [key for key in fit.keys if len(times[key]) >= least]
+        for fold in range(min(folds, len(lattices))):
+            held = lattices[fold::folds]
+            model = fit.model(frozenset(held))
+            for key in held:
+                its, problem = times[key], Workload.of(key).problem(device.type)
+                proposed = predicting.proposals(problem, device, model)
                 names = (one.strategy.candidate(one.config) for one in proposed)
                 chosen = next((one for one in names if one in its), TORCH_TOPK)
                 found[key] = its[chosen] / min(its.values())
@@ -373,7 +375,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("| chosen by | geometric mean | 19 of 20 | worst |\n|---|--:|--:|--:|")
         for name, its in compared.items():
             print(f"| {name} | {its.mean:.3f} | {its.most_of_20:.3f} | {its.worst:.2f} |")
-        if lattices := served(times, device):
+        if lattices := served(times, device, options.folds):
             mean = exp(fsum(map(log, lattices.values())) / len(lattices))
             print(f"proposed at {len(lattices)} whole lattices: {mean:.3f}, worst {max(lattices.values()):.2f}")
         for kind, model in bounds.fit(times, device).items():

@@ -34,6 +34,19 @@ def test_what_is_near_is_found_the_nearest_first_and_weighted() -> None:
     assert met > 1000
 
 
+def test_none_is_left_out_at_the_ends_of_what_is_near() -> None:
+    places: list[Place] = [(0.25 * at, 3.0, 3.0, 0.5, 0.0) for at in range(64)]
+    found = around(places, [{"number": float(at)} for at in range(64)], range(64))
+    for at, here in enumerate(places):
+        reached = int(FARTHEST**0.5 / 0.25)
+        expected = {other for other in range(64) if abs(other - at) <= reached}
+        for weighted, _ in (
+            found(here),
+            slow_around(places, [{"number": float(one)} for one in range(64)], places, here),
+        ):
+            assert {int(its["number"]) for _, its in weighted} == expected
+
+
 def test_a_mean_is_pulled_towards_nothing() -> None:
     weighted: nearby.Weighted = [(0.5, {"a": 1.0}), (0.25, {"b": 3.0}), (0.25, {"a": 2.0, "b": 1.0})]
     for mean in (slow_mean, nearby.mean):
