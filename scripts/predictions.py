@@ -287,8 +287,7 @@ def compare(times: Times, device: Device, folds: int = FOLDS) -> dict[str, Resul
         keys = sorted(at, key=str)
         if len(keys) < bounds.LEAST_POINTS:
             continue
-        for fold in range(min(folds, len(keys))):
-            held = keys[fold::folds]
+        for held in _parts(keys, folds):
             without = frozenset(held)
             left = Left([one for one in samples if one.key not in without], fit.model(without), bare.model(without))
             for name in WAYS:
@@ -296,6 +295,11 @@ def compare(times: Times, device: Device, folds: int = FOLDS) -> dict[str, Resul
                 for key in held:
                     _take(way(key), at[key], regrets[name])
     return {name: _result(regrets[name]) for name in WAYS if regrets[name]}
+
+
+def _parts(keys: Sequence[TuningKey], folds: int) -> list[Sequence[TuningKey]]:
+    """That are left out in turn, none empty."""
+    return [keys[fold::folds] for fold in range(min(folds, len(keys)))]
 
 
 def _take(predict: Predict, samples: Samples, regrets: list[float]) -> None:
@@ -318,8 +322,7 @@ def served(times: Times, device: Device, folds: int = FOLDS, least: int = 40) ->
     for samples in samples_of(times, device).values():
         fit = Fit(samples)
         lattices = [key for key in fit.keys if len(times[key]) >= least]
-        for fold in range(min(folds, len(lattices))):
-            held = lattices[fold::folds]
+        for held in _parts(lattices, folds):
             model = fit.model(frozenset(held))
             for key in held:
                 its, problem = times[key], Workload.of(key).problem(device.type)

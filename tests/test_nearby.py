@@ -2,7 +2,7 @@
 
 import random
 from functools import partial
-from math import dist
+from math import dist, exp
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_what_is_near_is_found_the_nearest_first_and_weighted() -> None:
         met += len(expected)
         for weighted, judges in (found(here), slow_around(places, said, range(len(places)), here)):
             assert [int(its["number"]) for _, its in weighted] == [at for _, at in expected]
-            weights = [2.718281828459045 ** (-square / REACH**2) for square, _ in expected]
+            weights = [exp(-square / REACH**2) for square, _ in expected]
             assert [weight for weight, _ in weighted] == pytest.approx(weights)
             assert list(judges) == [at for _, at in expected[:JUDGES]]
     assert met > 1000
@@ -36,14 +36,12 @@ def test_what_is_near_is_found_the_nearest_first_and_weighted() -> None:
 
 def test_none_is_left_out_at_the_ends_of_what_is_near() -> None:
     places: list[Place] = [(0.25 * at, 3.0, 3.0, 0.5, 0.0) for at in range(64)]
-    found = around(places, [{"number": float(at)} for at in range(64)], range(64))
+    said = [{"number": float(at)} for at in range(64)]
+    found = around(places, said, places)
     for at, here in enumerate(places):
         reached = int(FARTHEST**0.5 / 0.25)
         expected = {other for other in range(64) if abs(other - at) <= reached}
-        for weighted, _ in (
-            found(here),
-            slow_around(places, [{"number": float(one)} for one in range(64)], places, here),
-        ):
+        for weighted, _ in (found(here), slow_around(places, said, places, here)):
             assert {int(its["number"]) for _, its in weighted} == expected
 
 

@@ -131,25 +131,24 @@ class Fit:
         """Set up; without trees it takes a tenth of the time."""
         grouped: defaultdict[str, defaultdict[TuningKey, list[Sample]]] = defaultdict(lambda: defaultdict(list))
         lengths: dict[str, tuple[int, int]] = {}
-        least_us = {key: min(one.time_us for one in its) for key, its in by_point(samples).items()}
         for one in samples:
             strategy, length = one.candidate.strategy, (len(one.knobs), len(one.terms))
             if lengths.setdefault(strategy, length) == length:
                 grouped[strategy][one.key].append(one)
+        bests = defaultdict[TuningKey, dict[str, float]](dict)
+        for strategy, at in grouped.items():
+            for key, group in at.items():
+                bests[key][strategy] = min(one.time_us for one in group)
         self._groups: defaultdict[str, dict[TuningKey, _Group]] = defaultdict(dict)
         self._binned: dict[str, Binned] = {}
         for strategy, at in grouped.items():
             its: list[Sample] = []
             for key, group in at.items():
-                self._groups[strategy][key] = _Group.of(group, len(its), least_us[key])
+                self._groups[strategy][key] = _Group.of(group, len(its), min(bests[key].values()))
                 its += group
             if trees and len(at) >= LEAST_GROWN:
                 traits = [(*sizes_of(one.key), *one.knobs, *one.terms) for one in its]
                 self._binned[strategy] = Binned(np.array(traits, dtype=np.float64))
-        bests = defaultdict[TuningKey, dict[str, float]](dict)
-        for strategy, groups in self._groups.items():
-            for key, measured in groups.items():
-                bests[key][strategy] = float(measured.times_us.min())
         self._slow = {key: _far_behind(best) for key, best in bests.items()}
         self._examples = {one.candidate.strategy: Example(one.key, one.candidate, one.terms) for one in samples}
         self.keys = list(dict.fromkeys(one.key for one in samples))
