@@ -20,7 +20,7 @@ from autotopk.runtime import predicting
 from autotopk.strategy import numbers
 from autotopk.tuning import bounds
 from autotopk.tuning.environment import environment_of
-from autotopk.tuning.fitting import LEAST_GROWN, Fit, Times, nonnegative, samples_of, times_of
+from autotopk.tuning.fitting import LEAST_GROWN, Fit, Sample, Times, nonnegative, samples_of, times_of
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence
@@ -97,6 +97,15 @@ def test_terms_explain_what_a_family_takes(strategy: str, most: float) -> None:
     off = [log(one.time_us / us) for one, us in zip(samples, predicted, strict=True) if us is not None]
     assert len(off) == len(samples) >= 200
     assert np.std(off) <= most
+
+
+def test_what_is_as_quick_as_the_best_of_all_counts_most() -> None:
+    """Of two that contradict each other, 10 and 20 us by the same term, where another strategy takes 10."""
+    one, other = Candidate("block_radix", "{}"), Candidate("whole_rows", "{}")
+    keys = [Workload(rows, 64, 8).key for rows in (1, 2, 3)]
+    told = [(one, 10.0), (Candidate("block_radix", "{ }"), 20.0), (other, 10.0)]
+    samples = [Sample(key, candidate, time_us, (), (1.0,)) for key in keys for candidate, time_us in told]
+    assert Fit(samples).model().strategies["block_radix"][0] == pytest.approx(100 / 9, rel=0.01)
 
 
 def test_what_was_tuned_is_written_and_read(tmp_path: Path) -> None:
