@@ -4,7 +4,7 @@ Shapes are drawn as the tag `grid` draws its own, by another seed. For each of t
 timed in turn: what dispatch serves with the kernels that are there, what it serves once kernels were built, and the
 best of `autotopk tune --effort quick` on that very shape, in a database of its own. Regret is the time of what is
 served over that of the best, less the 95 % margin of the difference, and never below 1. With a budget, of which tuning
-takes three fifths, as many shapes are tuned as there is time for, those are raced of which all candidates were measured
+takes four fifths, as many shapes are tuned as there is time for, those are raced of which all candidates were measured
 by then, and it is told how many. With `--db` and `--json` files of an earlier run this one goes on where that ended.
 `--small` draws small shapes, for a CPU.
 """
@@ -41,7 +41,7 @@ from autotopk.tuning.tuner import tune
 from autotopk.workloads import Workload, spread
 
 ROUNDS = 9
-TUNING = 0.6
+TUNING = 0.8
 """Share of a budget."""
 
 EACH_S = 0.75

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from autotopk.compilers import nvcc
-from autotopk.compilers.device_code import package_digest, package_folder
+from autotopk.compilers.device_code import package_folder
 from autotopk.errors import BuildError
+from autotopk.identity import digest
 from autotopk.kernel import Kernel, KernelSource, Parameter, ParameterKind
 
 _QUOTED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]*)".*$', re.MULTILINE)
@@ -75,16 +77,14 @@ class CudaSource(KernelSource):
 
     def device_code(self) -> tuple[str, str]:
         """See KernelSource."""
-        packages = self._package, *self.code_dependencies
-        return " ".join(packages), package_digest(*packages)
+        return self.file, text_digest(self.file, self.code_dependencies)
 
     def generate(self, arch: int) -> CudaText:
         """The text that nvcc gets, the same for every compute capability; needs no nvcc. Raises BuildError."""
         constants = {name: int(value) if isinstance(value, bool) else value for name, value in self.constants}
         defines = [f"#define {name} {value}\n" for name, value in {"KERNEL": self.symbol, **constants}.items()]
-        folders = [package_folder(name) for name in (self._package, *self.code_dependencies)]
         return CudaText(
-            text="".join([*defines, _inlined(self.file.partition("/")[2], folders, set(), self.file)]),
+            text="".join([*defines, _whole(self.file, self.code_dependencies)]),
             symbol=self.symbol,
             parameters=tuple(Parameter(name, kind) for name, kind in self.parameters),
             threads=self.threads,
@@ -101,9 +101,17 @@ class CudaSource(KernelSource):
         except (BuildError, OSError) as error:
             raise BuildError(f"{self.file}: {error}") from error
 
-    @property
-    def _package(self) -> str:
-        return self.file.partition("/")[0]
+
+@cache
+def text_digest(file: str, code_dependencies: Sequence[str]) -> str:
+    """Of a file with all that it includes: who edits a header makes anew what includes it, and nothing else."""
+    return digest(_whole(file, code_dependencies))
+
+
+def _whole(file: str, code_dependencies: Sequence[str]) -> str:
+    """A file with all that it includes in quotes. Raises BuildError."""
+    package, _, name = file.partition("/")
+    return _inlined(name, [package_folder(one) for one in (package, *code_dependencies)], set(), file)
 
 
 def _inlined(name: str, folders: Sequence[Path], seen: set[Path], includer: str) -> str:

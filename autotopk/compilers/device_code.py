@@ -2,7 +2,7 @@
 
 Device code lives in files of its own. Those of a kernel are all files, of any suffix, in the folder of its module, and
 in the packages that its source names as `code_dependencies`; a package's `__init__.py` is host code and not among them.
-Those of a kernel in CUDA C++, which no module defines, are all files of its package and of such packages.
+Those of a kernel in CUDA C++, which no module defines, are what its file includes, see `cuda.text_digest`.
 """
 
 import ast
@@ -23,12 +23,6 @@ _NOT_CODE = ("__pycache__", "__init__.py")
 def device_digest(module: str, code_dependencies: Sequence[str] = ()) -> str:
     """Digest of the bytes of the files behind a kernel. Raises BuildError where a module has no file."""
     return _digest(_files(module, code_dependencies))
-
-
-@cache
-def package_digest(*packages: str) -> str:
-    """Digest of the bytes of all files of these packages but host code. Raises BuildError where one is no package."""
-    return _digest(found for name in packages for found in _folder(name, package_folder(name)))
 
 
 def package_folder(name: str) -> Path:

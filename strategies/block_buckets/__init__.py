@@ -24,7 +24,7 @@ KNOBS: dict[str, Sequence[Knob]] = {
 }
 """What kernels can be made for."""
 
-LADDER = ((256, 1, 320), (256, 4, 320), (256, 4, 1280), (256, 4, 2560), (512, 4, 2560), (256, 8, 2560))
+LADDER = ((256, 1, 320), (256, 1, 1280), (256, 4, 320), (256, 4, 1280), (256, 4, 2560), (512, 4, 2560), (256, 8, 2560))
 """(threads, lines, capacity) of the rungs, for answers in order and in any order."""
 
 WINDOWS_LADDER = ((256, 4, 1280), (256, 4, 2560), (256, 8, 2560))

@@ -2,7 +2,7 @@
 // the list is full.
 //
 // A stream has: start() before its first tile; more() tiles; offer(list, cut) the next tile -> whether entries of it that
-// the cut chooses are not stored yet; offer_again(list, cut) those. The later the tile, the larger its columns.
+// the cut chooses are not stored yet; offer_again(list, cut) those; IN_ORDER: the later the tile, the larger its columns.
 #pragma once
 #include "selection.cuh"
 
@@ -16,7 +16,7 @@ __device__ __forceinline__ unsigned best(List& list, Stream& stream, unsigned wa
     bool left = stream.offer(list, cut);
     while (__syncthreads_or(left)) {
       cut = tighten(list, CAPACITY, want);
-      open = cut.place == 0 || cut.key != ONES;
+      open = !Stream::IN_ORDER || cut.place == 0 || cut.key != ONES;
       left = stream.offer_again(list, cut);
     }
   }

@@ -8,24 +8,24 @@ constexpr unsigned SHARE = 512;  // places in scratch memory for each part, or a
 struct Found {
   Key* keys;
   unsigned* columns;
-  unsigned* state;  // entries found, parts that came; zero between launches
+  unsigned long long* state;  // entries found and, in the upper half, parts that came; zero between launches
   unsigned parts, room;
 };
 
 // What a part may hand on.
 __device__ __forceinline__ unsigned share_of(unsigned k) { return (k + SHARE - 1) / SHARE * SHARE; }
 
-__device__ __forceinline__ Found found_in_row(Key* keys, unsigned* columns, unsigned* state, unsigned row, unsigned parts,
-                                              unsigned k) {
+__device__ __forceinline__ Found found_in_row(Key* keys, unsigned* columns, unsigned long long* state, unsigned row,
+                                              unsigned parts, unsigned k) {
   const unsigned places = share_of(k) * parts;
   const unsigned long long first = (unsigned long long)row * places;
-  return {keys + first, columns + first, state + 2 * row, parts, places};
+  return {keys + first, columns + first, state + row, parts, places};
 }
 
 // Add the list of a part to what was found.
 __device__ __forceinline__ void hand_on(List& list, const Found& found) {
   const unsigned count = list.counters->count;
-  if (threadIdx.x == 0) list.counters->found = atomicAdd(found.state, count);
+  if (threadIdx.x == 0) list.counters->found = unsigned(atomicAdd(found.state, count));
   __syncthreads();
   const unsigned start = list.counters->found;
 #pragma unroll 2
@@ -36,25 +36,25 @@ __device__ __forceinline__ void hand_on(List& list, const Found& found) {
 }
 
 // Whether all other parts of the row have handed on, for all threads alike. Then the list is empty, and counters->found is
-// the number of entries found.
+// the number of entries found. One thread between two barriers says for all of the block that what they wrote is there for
+// the device, and that what others wrote is there for them.
 __device__ __forceinline__ bool comes_last(List& list, const Found& found) {
   Counters& counters = *list.counters;
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    counters.finishes = atomicAdd(found.state + 1, 1u) == found.parts - 1;
-    if (counters.finishes) {  // and leaves the state as the next launch needs it
-      counters.found = atomicExch(found.state, 0u);
-      found.state[1] = 0;
-    }
-    counters.count = 0;
+    __threadfence();
+    const unsigned long long before = atomicAdd(found.state, 1ull << 32);
+    __threadfence();
+    counters.finishes = before >> 32 == found.parts - 1, counters.found = unsigned(before), counters.count = 0;
+    if (counters.finishes) *found.state = 0;  // as the next launch needs it
   }
   __syncthreads();
-  __threadfence();
   return counters.finishes;
 }
 
 struct Candidates {
+  static constexpr bool IN_ORDER = false;  // parts come as they may
+
   Found found;
   unsigned count;
   unsigned tile;    // the next one

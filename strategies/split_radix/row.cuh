@@ -33,6 +33,8 @@ __device__ __forceinline__ Bounds bounds_of(Cut cut, Order order, unsigned skew)
 }
 
 struct RowPart {
+  static constexpr bool IN_ORDER = true;
+
   const Span& span;
   Order order;
   unsigned tile;           // the next one

@@ -6,7 +6,7 @@
 #include "stream.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    KERNEL(const Element* __restrict__ x, Key* found_keys, unsigned* found_columns, unsigned* shared_state,
+    KERNEL(const Element* __restrict__ x, Key* found_keys, unsigned* found_columns, unsigned long long* shared_state,
            Element* __restrict__ values, void* __restrict__ indices, long long row_stride, int rows, int cols, int k,
            int smallest, int is_signed, int infinity) {
   extern __shared__ __align__(16) unsigned char memory[];

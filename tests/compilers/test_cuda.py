@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from autotopk.compilers.cuda import CudaSource
-from autotopk.compilers.device_code import package_digest
+from autotopk.compilers.cuda import CudaSource, text_digest
 from autotopk.errors import BuildError
 from autotopk.kernel import Kernel, Parameter
 
@@ -37,12 +36,12 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "add.cu").write_text(KERNEL)
     (folder / "add.cuh").write_text(HEADER)
     monkeypatch.syspath_prepend(tmp_path)
-    package_digest.cache_clear()
+    text_digest.cache_clear()
     return folder
 
 
 def key(source: CudaSource = SOURCE) -> str:
-    package_digest.cache_clear()
+    text_digest.cache_clear()
     return source.cache_key()
 
 
@@ -85,7 +84,9 @@ def test_edits_of_device_code_alone_change_the_name(package: Path) -> None:
     (package / "add.cuh").write_text(HEADER + "// a comment\n")
     assert key() != before
     before = key()
-    (package / "other.cuh").write_text("")
+    (package / "other.cuh").write_text("")  # which nothing includes
+    assert key() == before
+    (package / "add.cu").write_text(KERNEL + '#include "other.cuh"\n')
     assert key() != before
 
 

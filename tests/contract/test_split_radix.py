@@ -146,6 +146,20 @@ def test_a_sample_that_misleads_costs_a_second_read(blocks: int, step: int, sequ
     assert not case.problems_with(x, found)
 
 
+def test_of_equal_values_the_first_are_chosen_whichever_part_came_first(sequences: Sequences) -> None:
+    """Where nothing is larger, and the sample saw none of them: parts hand on more than the list has room for."""
+    case = Case(1, 20_000, 60)
+    for seed in range(8):
+        x = case.input("cpu")
+        address = x.data_ptr() // 128 * 128
+        seen = sorted(looked_at(case.cols, case.k, x.dtype, (x.data_ptr() - address) // 4, parts=5, address=address))
+        others = torch.ones(case.cols, dtype=torch.bool).index_fill(0, torch.tensor(seen), value=False)
+        x[:, others] = torch.nan
+        expected = x.sort(dim=1, descending=True, stable=True).indices[:, : case.k]
+        _, indices = answer(sequences, registry.get("split_radix"), SplitRadixConfig(5, 32, 2, 128), case, x, seed=seed)
+        assert torch.equal(indices, expected)
+
+
 def assert_sampled_by(*lines: str) -> None:
     """That sample.cuh says what tests say in another language."""
     text = (Path(split_radix.__file__).parent / "sample.cuh").read_text()

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from autotopk.compilers.cuda import CudaSource
-from autotopk.compilers.device_code import package_digest
+from autotopk.compilers.cuda import CudaSource, text_digest
 from autotopk.kernel import ParameterKind
 from autotopk.problem import Problem
 from autotopk.program import Extent, KernelProgram, Launch, Scratch
@@ -72,7 +71,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in (("__init__.py", ""), ("sums.cuh", SUMS), ("parts.cu", PARTS), ("twice.cu", TWICE)):
         (folder / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    package_digest.cache_clear()
+    text_digest.cache_clear()
 
 
 def source(name: str, parameters: tuple[tuple[str, ParameterKind], ...], **constants: int) -> CudaSource:
