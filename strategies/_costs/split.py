@@ -170,7 +170,7 @@ def crowded(config: Clusters, shared_bytes: int, problem: Problem, device: Devic
     part = problem.cols * problem.itemsize / blocks
     enough = 1.0 - lacking(problem, min(config.threads, part / VECTOR_BYTES))
     fits = (enough * (1.0 - crowding(problem.k / blocks, config.capacity // blocks))) ** blocks
-    times = rounds(problem.rows * blocks, config.threads, device, shared_bytes)
+    times = rounds(problem.rows * blocks, config.threads, device, shared_bytes, cluster=blocks)
     return *usual, 1.0 - fits**problem.rows, times * (1.0 - fits) * part / config.threads
 
 
