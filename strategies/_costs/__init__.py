@@ -20,7 +20,7 @@ REGISTERS = 1 << 16
 
 
 NEIGHBOURS = 10 / 11
-"""Of all multiprocessors those that clusters of more than two blocks find room on: of 132 for 30 of 4, 15 of 8, 7 of 16."""
+"""Share of multiprocessors that clusters of more than two find room on: of 132 for 30 of 4, 15 of 8, 7 of 16."""
 
 
 def rounds(
