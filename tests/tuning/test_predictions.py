@@ -61,7 +61,7 @@ def test_points_left_out_are_chosen_for_within_2_percent_of_the_best() -> None:
     found = compared()[SERVED]
     assert found.points >= 60
     assert found.mean <= 1.02
-    assert found.worst <= 1.3
+    assert found.worst <= 1.4
 
 
 def test_points_of_whole_tunings_left_out_are_chosen_for_within_2_percent_of_the_best_too() -> None:
