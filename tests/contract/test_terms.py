@@ -9,6 +9,7 @@ import pytest
 from autotopk import registry
 from autotopk.device import H100, cpu_device
 from autotopk.problem import Problem
+from autotopk.strategies._costs import at_once, rounds
 from autotopk.strategies._costs.radix import repeated, survivors
 from autotopk.strategies._costs.sampling import lacking
 from autotopk.strategy import Strategy
@@ -106,3 +107,13 @@ def test_maxima_of_drawn_rows_are_all_among_the_best(k: int, maxima: int) -> Non
         best = set(draw.sample(range(8 * maxima), k))
         found.append(all(any(8 * line + at in best for at in range(8)) for line in range(maxima)))
     assert lacking(problem, maxima) == pytest.approx(sum(found) / 400, abs=0.1)
+
+
+@pytest.mark.parametrize(("cluster", "clusters"), [(1, 132), (2, 66), (4, 30), (8, 15), (16, 7)])
+def test_blocks_of_a_cluster_are_neighbours(cluster: int, clusters: int) -> None:
+    """So the sixteenth cluster of eight blocks waits, although there would be multiprocessors for it."""
+    assert H100.processors == 132
+    whole = at_once(1024, H100, shared_bytes=H100.shared_bytes, cluster=cluster)  # a multiprocessor has room for one
+    assert whole == clusters * cluster
+    assert rounds(whole, 1024, H100, H100.shared_bytes, cluster=cluster) == 1
+    assert rounds(whole + 1, 1024, H100, H100.shared_bytes, cluster=cluster) == 2
