@@ -139,9 +139,7 @@ def test_a_sample_that_misleads_costs_a_second_read(blocks: int, step: int, sequ
     """What is looked at is all of the largest, or of the smallest."""
     case = Case(1, 20_000, 30)
     x = case.input("cpu")
-    address = x.data_ptr() // 128 * 128
-    seen = looked_at(case.cols, case.k, x.dtype, (x.data_ptr() - address) // 4, parts=blocks, address=address)
-    x[:, sorted(seen)] += step
+    x[:, seen_of(x, case.k, parts=blocks)] += step
     found = answer(sequences, registry.get("split_radix"), SplitRadixConfig(blocks, 64, 1, 128), case, x)
     assert not case.problems_with(x, found)
 
@@ -151,10 +149,9 @@ def test_of_equal_values_the_first_are_chosen_whichever_part_came_first(sequence
     case = Case(1, 20_000, 60)
     for seed in range(8):
         x = case.input("cpu")
-        address = x.data_ptr() // 128 * 128
-        seen = sorted(looked_at(case.cols, case.k, x.dtype, (x.data_ptr() - address) // 4, parts=5, address=address))
-        others = torch.ones(case.cols, dtype=torch.bool).index_fill(0, torch.tensor(seen), value=False)
-        x[:, others] = torch.nan
+        seen = seen_of(x, case.k, parts=5)
+        kept = x[:, seen]
+        x.fill_(torch.nan).index_copy_(1, seen, kept)  # in place: the sample looks elsewhere at another address
         expected = x.sort(dim=1, descending=True, stable=True).indices[:, : case.k]
         _, indices = answer(sequences, registry.get("split_radix"), SplitRadixConfig(5, 32, 2, 128), case, x, seed=seed)
         assert torch.equal(indices, expected)
@@ -165,6 +162,13 @@ def assert_sampled_by(*lines: str) -> None:
     text = (Path(split_radix.__file__).parent / "sample.cuh").read_text()
     for line in lines:
         assert line in text
+
+
+def seen_of(x: torch.Tensor, k: int, *, parts: int) -> torch.Tensor:
+    """Columns that the sample of a tensor of one row looks at, where it lies; int64."""
+    line = x.data_ptr() // 128 * 128
+    skew = (x.data_ptr() - line) // x.element_size()
+    return torch.tensor(sorted(looked_at(x.shape[1], k, x.dtype, skew, parts=parts, address=line)))
 
 
 def looked_at(cols: int, k: int, dtype: torch.dtype, skew: int, *, parts: int, address: int = 0) -> set[int]:
