@@ -7,7 +7,7 @@ Third parties register theirs in the entry-point group `autotopk.strategies`.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from itertools import product
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
@@ -197,7 +197,7 @@ class Strategy(ABC):
         """The configuration of a `Candidate`. Raises UnsupportedProblemError on unknown, missing or bad knobs."""
         try:
             knobs, declared = parse_knobs(text), _declared(self.config_type)
-            if set(knobs) != set(declared):
+            if not set(declared) - set(_later(self.config_type)) <= set(knobs) <= set(declared):
                 raise ValueError(f"knobs are {sorted(declared)}")
             for name, value in knobs.items():
                 if type(value) not in declared[name]:
@@ -205,6 +205,14 @@ class Strategy(ABC):
             return self.config_type(**knobs)
         except Exception as error:  # a configuration may refuse in a way of its own
             raise UnsupportedProblemError(f"{text!r} is no configuration of {self.name}: {error}") from error
+
+
+def later(default: Knob) -> Any:
+    """A knob that a family did not have at first, with what it stood for then; for the dataclass of its knobs.
+
+    A configuration is written without it where it has that value, so that what was measured before goes on counting.
+    """
+    return field(default=default, metadata={_LATER: default})
 
 
 def check_knobs(config: Config, allowed: Mapping[str, Sequence[Knob]]) -> None:
@@ -219,7 +227,9 @@ def written(config: Config) -> str:
     """The canonical text of a configuration, see `knobs_json`; kept with it, for it is asked for again and again."""
     text: str | None = getattr(config, _TEXT, None)
     if text is None:
-        names, numbers = _writing(type(config))  # type: ignore[arg-type]  # mypy knows of no hash of types
+        others = _later(type(config)).items()  # type: ignore[arg-type]  # mypy knows of no hash of types
+        told = frozenset([name for name, usual in others if getattr(config, name) != usual])
+        names, numbers = _writing(type(config), told)  # type: ignore[arg-type]  # as above
         values = tuple([getattr(config, name) for name in names])
         if _PLAIN.issuperset(map(type, values)):
             text = numbers % tuple([_BOOLS[value] if value is True or value is False else value for value in values])
@@ -231,30 +241,40 @@ def written(config: Config) -> str:
 
 
 def numbers(config: Config) -> tuple[float, ...]:
-    """The knobs of a configuration in the order of their text, of words a checksum; kept with it as that is."""
+    """The knobs of a configuration but `later` ones, of words a checksum; kept with it as its text is.
+
+    In the order of their text. What is fitted asks for them by their places, so there may be no more than there were.
+    """
     found: tuple[float, ...] | None = getattr(config, _NUMBERS, None)
     if found is None:
-        values = [getattr(config, name) for name in _writing(type(config))[0]]  # type: ignore[arg-type]  # as above
+        names, _ = _writing(type(config), frozenset())  # type: ignore[arg-type]  # as above
+        values = [getattr(config, name) for name in names]
         found = tuple([crc32(value.encode()) if isinstance(value, str) else float(value) for value in values])
         with suppress(AttributeError):
             object.__setattr__(config, _NUMBERS, found)
     return found
 
 
-_NUMBERS = "_autotopk_numbers"
+_NUMBERS, _LATER = "_autotopk_numbers", "autotopk.later"
 _TEXT, _PLAIN, _BOOLS = "_autotopk_text", frozenset({int, bool}), ("false", "true")
 
 
 @cache
-def _writing(config_type: type) -> tuple[tuple[str, ...], str]:
-    """Knobs in the order of their text, and the text around integers and booleans."""
-    names = tuple(sorted(_knobs_of(config_type)))
+def _writing(config_type: type, told: frozenset[str]) -> tuple[tuple[str, ...], str]:
+    """Knobs in the order of their text, of `later` ones those told, and the text around integers and booleans."""
+    names = tuple(sorted({*_knobs_of(config_type)} - {*_later(config_type)} | told))
     return names, "{" + ",".join(f'"{name}":%s' for name in names) + "}"
 
 
 @cache
 def _knobs_of(config_type: type) -> tuple[str, ...]:
     return tuple(field.name for field in fields(config_type))
+
+
+@cache
+def _later(config_type: type) -> dict[str, Knob]:
+    """Those of `later`, and what they were before."""
+    return {one.name: one.metadata[_LATER] for one in fields(config_type) if _LATER in one.metadata}
 
 
 @cache

@@ -192,6 +192,10 @@ def _problems() -> Iterator[Problem]:
             yield replace(problem, answer=WINDOWS, stable=True)
         if dtype in LOGITS and problem.largest and cols <= 2048:
             yield from _routers(problem, draw_router)
+    for _ in range(DRAWS):  # rungs of short rows begin and end at lengths of their own
+        cols, dtype = draw.randint(1, 2048), draw.choice(LOGITS)
+        k = draw.randint(1, min(cols, draw.choice((4, 16, 64))))
+        yield Problem.contiguous(draw.choice(_ROWS[:4]), cols, k, dtype, largest=draw.random() < 0.5)
 
 
 def _routers(problem: Problem, draw: random.Random) -> Iterator[Problem]:

@@ -19,7 +19,7 @@ from autotopk.tuning.candidates import candidates, heuristics, rungs
 UNLIKELY = 1.15
 """Times the least predicted time that are too many for a point of a shortlist."""
 
-HOPELESS = 1.5
+HOPELESS = 1.3
 """And for a rung, or what a strategy would run by its own rule: a block on 100 million columns takes 500 times."""
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import product
 from math import sqrt
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from autotopk.candidate import Knob
 from autotopk.compilers.triton import TritonSource, reasons_unbuildable
@@ -24,11 +24,12 @@ from autotopk.strategies._short_rows import (
     width_of,
 )
 from autotopk.strategies.lane_merge.ladder import FLOAT16, FLOAT16_SMALLEST, FLOAT32, FLOAT32_SMALLEST
-from autotopk.strategy import Features, Strategy
+from autotopk.strategy import Features, Strategy, later
 
 MAX_SHARE = 64
 """Most elements of a lane; their loads are all in flight at once."""
 LANES, WARPS, DEPTHS = (1, 2, 4, 8, 16, 32), (1, 2, 4, 8), (4, 8, 16, 32, 64)
+LAYOUTS: Mapping[str, Sequence[Knob]] = {"lanes": LANES, "warps": WARPS, "depth": DEPTHS, "tree": (False, True)}
 TREE_K = 4
 """Largest k whose lists are merged pairwise."""
 UNROLLED = frozenset((*range(11), 20, 32))
@@ -40,7 +41,7 @@ FEW = 8
 
 
 @dataclass(frozen=True)
-class LaneMergeConfig:
+class LaneConfig:
     """How rows are laid out over lanes, and how the lanes' lists are merged."""
 
     lanes: int
@@ -52,12 +53,29 @@ class LaneMergeConfig:
     tree: bool
     """Merge lists pairwise, for k <= 4, rather than take one head after the other."""
 
+    @property
+    def layout(self) -> tuple[int, int, int, bool]:
+        """All of these."""
+        return self.lanes, self.warps, self.depth, self.tree
+
+
+@dataclass(frozen=True)
+class LaneMergeConfig(LaneConfig):
+    """The same, and the sizes up to which the kernel goes; where these are 0, no further than the problem."""
+
+    vectors: int = later(0)
+    """Loads of a lane."""
+    inside: int = later(0)
+    """The first so many are inside of every row."""
+    most: int = later(0)
+    """The largest k."""
+
 
 @dataclass(frozen=True)
 class LaneMergeKernel:
     """What is compiled: a configuration, and the sizes up to which its kernel goes."""
 
-    config: LaneMergeConfig
+    config: LaneConfig
     vectors: int
     """Loads of a lane."""
     inside: int
@@ -69,12 +87,12 @@ class LaneMergeKernel:
     reading: Reading
 
     @classmethod
-    def least(cls, config: LaneMergeConfig, problem: Problem) -> Self:
+    def least(cls, config: LaneConfig, problem: Problem) -> Self:
         """The least kernel of a configuration that serves."""
         reading = reading_of(config.lanes, problem)
         width = width_of(reading, problem.itemsize)
         step, longest = config.lanes * width, problem.cols + (width - 1 if reading == "ragged" else 0)
-        most = power_of_two(max(2, problem.k)) if config.tree else problem.k
+        most = least_most(config.tree, problem.k)
         return cls(config, -(-longest // step), problem.cols // step, most, problem.dtype, problem.largest, reading)
 
     @cached_property
@@ -93,6 +111,11 @@ class LaneMergeKernel:
         return self.vectors * self.step - (self.width - 1 if self.reading == "ragged" else 0)
 
     @property
+    def share(self) -> int:
+        """The most elements of a lane in a row."""
+        return (self.vectors - (self.reading == "ragged")) * self.width
+
+    @property
     def unrolled(self) -> bool:
         """Whether its rounds are no loop."""
         return self.most in UNROLLED
@@ -104,6 +127,12 @@ class LaneMergeKernel:
             and self.inside * self.step <= problem.cols <= self.longest
             and self.is_deep_enough(problem)
         )
+
+    def is_least(self, problem: Problem) -> bool:
+        """Whether it goes no further than a problem that it serves."""
+        longest = problem.cols + (self.width - 1 if self.reading == "ragged" else 0)
+        least = -(-longest // self.step), problem.cols // self.step, least_most(self.config.tree, problem.k)
+        return (self.vectors, self.inside, self.most) == least
 
     def is_deep_enough(self, problem: Problem) -> bool:
         """The last of these."""
@@ -191,23 +220,24 @@ class LaneMerge(Strategy):
         return reasons_unbuildable()
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
-        """What was ever best, or within 3 % of it, in an exhaustive sweep: docs/small_rows.md."""
-        return _shortlist(problem, device)
+        """The `layouts`, with kernels that go no further than the problem: rungs, where these do not either."""
+        rungs, found = _serving(problem), []
+        for one in layouts(problem, device):
+            rung = rungs.get(one.layout)
+            sizes = (rung.vectors, rung.inside, rung.most) if rung and rung.is_least(problem) else ()
+            found.append(_config(*one.layout, *sizes))
+        return found
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """Every layout: the kernels of a shape are few, and quickly compiled."""
-        return {"lanes": LANES, "warps": WARPS, "depth": DEPTHS, "tree": (False, True)}
+        return {**LAYOUTS, "vectors": (0,), "inside": (0,), "most": (0,)}
 
     def valid(self, config: LaneMergeConfig, problem: Problem, device: Device) -> bool:
-        """Any layout whose lanes can hold their shares."""
-        return (
-            config.lanes in LANES
-            and config.warps in WARPS
-            and config.depth in DEPTHS
-            and share(config.lanes, problem) <= MAX_SHARE
-            and config.depth >= min(share(config.lanes, problem), least_depth(config.lanes, config.tree, problem))
-            and (problem.k <= TREE_K or not config.tree)
-        )
+        """Any layout whose lanes can hold their shares, and sizes that the problem is within."""
+        if not fits(config, problem):
+            return False
+        kernel = _kernel(config, problem)
+        return not config.vectors or (kernel.share <= MAX_SHARE and kernel.serves(problem))
 
     def heuristic(self, problem: Problem, device: Device) -> LaneMergeConfig | None:
         """The likeliest rung; where so many float32 are asked for that some are alike, others are faster."""
@@ -216,7 +246,7 @@ class LaneMerge(Strategy):
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
         """Rungs that serve: those no longer than needed in the order of the shortlist, trees first; others by work."""
-        return ordered(_serving(problem).values(), self.shortlist(problem, device), problem.cols)
+        return ordered(_serving(problem).values(), layouts(problem, device), problem.cols)
 
     def rungs(self, arch: int) -> Iterator[KernelSource]:
         """The same for every architecture."""
@@ -228,18 +258,33 @@ class LaneMerge(Strategy):
         return costs.lanes(_kernel(config, problem), problem, device)
 
     def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
-        """One program for every 32 * warps / lanes rows; the rung of the configuration, if there is one that serves."""
+        """One program for every 32 * warps / lanes rows."""
         source = _kernel(config, problem).source
         return KernelProgram.of(source, Extent(per=(("rows", 32 * config.warps // config.lanes),)))
 
 
 def _kernel(config: LaneMergeConfig, problem: Problem) -> LaneMergeKernel:
-    """What runs: the rung of the configuration, if there is one that serves."""
-    return _serving(problem).get(config) or LaneMergeKernel.least(config, problem)
+    """What runs."""
+    if not config.vectors:
+        return LaneMergeKernel.least(config, problem)
+    sizes, reading = (config.vectors, config.inside, config.most), reading_of(config.lanes, problem)
+    return LaneMergeKernel(config, *sizes, problem.dtype, problem.largest, reading)
 
 
-def ordered(rungs: Iterable[LaneMergeKernel], short: Sequence[LaneMergeConfig], cols: int) -> list[LaneMergeConfig]:
-    """Rungs by work in the order of `LaneMerge.ladder`."""
+def fits(config: LaneConfig, problem: Problem) -> bool:
+    """Whether a layout's lanes can hold their shares."""
+    return (
+        config.lanes in LANES
+        and config.warps in WARPS
+        and config.depth in DEPTHS
+        and share(config.lanes, problem) <= MAX_SHARE
+        and config.depth >= min(share(config.lanes, problem), least_depth(config.lanes, config.tree, problem))
+        and (problem.k <= TREE_K or not config.tree)
+    )
+
+
+def ordered(rungs: Iterable[LaneMergeKernel], short: Sequence[LaneConfig], cols: int) -> list[Any]:
+    """The configurations of rungs by work, in the order of `LaneMerge.ladder`."""
     likely = list(dict.fromkeys((config.lanes, config.tree) for config in short))
 
     def place(rung: LaneMergeKernel) -> tuple[bool, int]:
@@ -249,6 +294,11 @@ def ordered(rungs: Iterable[LaneMergeKernel], short: Sequence[LaneMergeConfig], 
         return not rung.config.tree, likely.index(layout)
 
     return list(dict.fromkeys(rung.config for rung in sorted(rungs, key=place)))
+
+
+def least_most(tree: bool, k: int) -> int:
+    """The largest k of the least kernel for one."""
+    return power_of_two(max(2, k)) if tree else k
 
 
 def least_depth(lanes: int, tree: bool, problem: Problem) -> float:
@@ -266,8 +316,9 @@ def share(lanes: int, problem: Problem) -> int:
 
 
 @lru_cache(64)  # whoever asks about a problem does so several times
-def _shortlist(problem: Problem, device: Device) -> tuple[LaneMergeConfig, ...]:
-    found: list[LaneMergeConfig] = []
+def layouts(problem: Problem, device: Device) -> tuple[LaneConfig, ...]:
+    """What was ever best, or within 3 % of it, in an exhaustive sweep: docs/small_rows.md."""
+    found: list[LaneConfig] = []
     for lanes in _lane_counts(problem, device):
         depths = _depths(lanes, problem, tree=False, least=8)[: 1 if problem.k <= 16 else 2]
         lists = [(depth, False) for depth in depths]
@@ -275,7 +326,7 @@ def _shortlist(problem: Problem, device: Device) -> tuple[LaneMergeConfig, ...]:
             lists.append((_depths(lanes, problem, tree=True, least=4)[0], True))
         for warps in (1, 2) if lanes == 32 else (1, 2, 4):
             if warps == 1 or problem.rows * lanes > 32 * device.processors:  # none idle
-                found += [_config(lanes, warps, depth, tree) for depth, tree in lists]
+                found += [_layout(lanes, warps, depth, tree) for depth, tree in lists]
     return tuple(dict.fromkeys([one for one in found if one.depth <= DEEP] or found))
 
 
@@ -305,7 +356,7 @@ def kernels(dtype: str, largest: bool) -> tuple[LaneMergeKernel, ...]:
         rows = FLOAT32 if largest else FLOAT32_SMALLEST
     else:
         rows = FLOAT16 if largest else FLOAT16_SMALLEST
-    return tuple(LaneMergeKernel(LaneMergeConfig(*row[1:5]), *row[5:], dtype, largest, row[0]) for row in rows)
+    return tuple(LaneMergeKernel(LaneMergeConfig(*row[1:]), *row[5:], dtype, largest, row[0]) for row in rows)
 
 
 Sized = tuple[int, int, int, int, LaneMergeKernel]
@@ -323,8 +374,8 @@ def _by_reading(dtype: str, largest: bool) -> dict[tuple[int, Reading], list[Siz
 
 
 @lru_cache(64)  # whoever asks about a problem does so several times
-def _serving(problem: Problem) -> dict[LaneMergeConfig, LaneMergeKernel]:
-    """The rungs that serve, those of the least work first; of a configuration the first."""
+def _serving(problem: Problem) -> dict[tuple[int, int, int, bool], LaneMergeKernel]:
+    """The rungs that serve, those of the least work first; of a layout the first."""
     k, cols, rungs = problem.k, problem.cols, _by_reading(problem.dtype, problem.largest)
     able = [
         (rung.work(problem), number, rung)
@@ -333,11 +384,12 @@ def _serving(problem: Problem) -> dict[LaneMergeConfig, LaneMergeKernel]:
         if k <= most and shortest <= cols <= longest and rung.is_deep_enough(problem)
     ]
     able.sort()
-    found: dict[LaneMergeConfig, LaneMergeKernel] = {}
+    found: dict[tuple[int, int, int, bool], LaneMergeKernel] = {}
     for _, _, rung in able:
-        found.setdefault(rung.config, rung)
+        found.setdefault(rung.config.layout, rung)
     return found
 
 
 _config = lru_cache(1 << 10)(LaneMergeConfig)  # a call where nothing was tuned asks for several
+_layout = lru_cache(1 << 10)(LaneConfig)
 strategy = LaneMerge()

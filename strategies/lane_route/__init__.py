@@ -16,7 +16,7 @@ from autotopk.strategies import lane_merge
 from autotopk.strategies._costs import short_rows as costs
 from autotopk.strategies._routing import DEVICE_CODE, FEATURES
 from autotopk.strategies._short_rows import reading_of, reasons_unlaunchable, reasons_unmerged
-from autotopk.strategies.lane_merge import LaneMergeConfig, LaneMergeKernel
+from autotopk.strategies.lane_merge import LaneConfig, LaneMergeKernel
 from autotopk.strategies.lane_merge.ladder import Rung
 from autotopk.strategy import Strategy
 
@@ -57,7 +57,7 @@ class LaneRoute(Strategy):
     """Exact, the lower of equals first; rows of many near ties, and those with NaNs, take a second pass."""
 
     name = "lane_route"
-    config_type = LaneMergeConfig
+    config_type = LaneConfig
     preference: ClassVar[int] = 20
     features = FEATURES
 
@@ -75,23 +75,23 @@ class LaneRoute(Strategy):
         """What Triton's kernels lack here to be compiled."""
         return reasons_unbuildable()
 
-    def shortlist(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
+    def shortlist(self, problem: Problem, device: Device) -> Sequence[LaneConfig]:
         """As of `lane_merge`."""
-        return lane_merge.strategy.shortlist(_read_evenly(problem), device)
+        return lane_merge.layouts(_read_evenly(problem), device)
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """As of `lane_merge`."""
-        return lane_merge.strategy.knobs(_read_evenly(problem), device)
+        return lane_merge.LAYOUTS
 
-    def valid(self, config: LaneMergeConfig, problem: Problem, device: Device) -> bool:
+    def valid(self, config: LaneConfig, problem: Problem, device: Device) -> bool:
         """As of `lane_merge`."""
-        return lane_merge.strategy.valid(config, _read_evenly(problem), device)
+        return lane_merge.fits(config, _read_evenly(problem))
 
-    def heuristic(self, problem: Problem, device: Device) -> LaneMergeConfig:
+    def heuristic(self, problem: Problem, device: Device) -> LaneConfig:
         """The likeliest rung."""
         return self.ladder(problem, device)[0]
 
-    def ladder(self, problem: Problem, device: Device) -> Sequence[LaneMergeConfig]:
+    def ladder(self, problem: Problem, device: Device) -> Sequence[LaneConfig]:
         """Rungs that serve, as `lane_merge` orders its own."""
         return lane_merge.ordered(serving(problem), self.shortlist(problem, device), problem.cols)
 
@@ -100,17 +100,17 @@ class LaneRoute(Strategy):
         for dtype in LOGITS:
             yield from (rung.source for rung in kernels(dtype))
 
-    def terms(self, config: LaneMergeConfig, problem: Problem, device: Device) -> tuple[float, ...]:
+    def terms(self, config: LaneConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """As of `lane_merge`."""
         return costs.lanes(_kernel(config, problem), problem, device)
 
-    def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
+    def program(self, config: LaneConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every 32 * warps / lanes rows; the rung of the configuration, if there is one that serves."""
         source = _kernel(config, problem).source
         return KernelProgram.of(source, Extent(per=(("rows", 32 * config.warps // config.lanes),)))
 
 
-def _kernel(config: LaneMergeConfig, problem: Problem) -> LaneRouteKernel:
+def _kernel(config: LaneConfig, problem: Problem) -> LaneRouteKernel:
     """What runs: the rung of the configuration, if there is one that serves."""
     rung = next((rung for rung in serving(problem) if rung.config == config), None)
     return rung or LaneRouteKernel.least(config, _read_evenly(problem))
@@ -143,7 +143,7 @@ _FLOAT16: Sequence[Rung] = (
 def kernels(dtype: str) -> tuple[LaneRouteKernel, ...]:
     """The rungs of a dtype."""
     rows = _FLOAT32 if dtype == "float32" else _FLOAT16
-    return tuple(LaneRouteKernel(LaneMergeConfig(*row[1:5]), *row[5:], dtype, True, row[0]) for row in rows)
+    return tuple(LaneRouteKernel(LaneConfig(*row[1:5]), *row[5:], dtype, True, row[0]) for row in rows)
 
 
 def serving(problem: Problem) -> list[LaneRouteKernel]:

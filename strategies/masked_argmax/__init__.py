@@ -1,9 +1,9 @@
 """Short rows held in registers: k rounds of maximum and mask, in Triton."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from autotopk.candidate import Knob
 from autotopk.compilers.triton import TritonSource, reasons_unbuildable
@@ -13,7 +13,7 @@ from autotopk.problem import ANSWERS, DTYPE_BYTES, INTEGERS, VECTOR_BYTES, Probl
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import short_rows
 from autotopk.strategies._short_rows import MERGED_DTYPES, reasons_unlaunchable, reasons_unmerged
-from autotopk.strategy import Features, Strategy
+from autotopk.strategy import Features, Strategy, later
 
 MAX_COLS = 8192
 MAX_K = 128
@@ -32,6 +32,9 @@ class MaskedArgmaxConfig:
 
     rows_per_program: int
     warps: int
+    longest: int = later(0)
+    """Of the rows that the kernel goes up to, a power of two, and the largest k; 0: no further than the problem."""
+    most: int = later(0)
 
 
 _config = lru_cache(1 << 10)(MaskedArgmaxConfig)  # a call where nothing was tuned asks for several
@@ -50,6 +53,12 @@ class MaskedArgmaxKernel:
     """"int8" for any integers of 8 bits, "float16" for any floats of 16."""
     aligned: bool
     """Rows are whole vectors of 16 bytes."""
+
+    @classmethod
+    def least(cls, config: MaskedArgmaxConfig, problem: Problem) -> Self:
+        """The least kernel of a configuration that serves."""
+        sizes = power_of_two(problem.cols), power_of_two(problem.k)
+        return cls(config, *sizes, _element(problem.dtype), _aligned(problem))
 
     def serves(self, problem: Problem) -> bool:
         """Whether a problem's sizes are within its own."""
@@ -135,23 +144,25 @@ class MaskedArgmax(Strategy):
         One point, for comparison, where lane_merge serves: it was faster on every shape measured.
         """
         if not reasons_unmerged(problem):
-            return [_fewest_warps(problem)]
+            return [_named(_fewest_warps(problem), problem)]
         width = power_of_two(problem.cols)
         return [
-            config
+            _named(config, problem)
             for rows in ROWS
             for warps in MAX_KEY_REGISTERS
             if rows < 2 * problem.rows and _fits(config := _config(rows, warps), problem) and rows * width >= 32 * warps
-        ] or [MaskedArgmaxConfig(1, 1)]
+        ] or [_named(_config(1, 1), problem)]
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """Every layout, of no more than twice the rows."""
         rows = [rows for rows in ROWS if rows < 2 * problem.rows]
-        return {"rows_per_program": rows, "warps": list(MAX_KEY_REGISTERS)}
+        return {"rows_per_program": rows, "warps": list(MAX_KEY_REGISTERS), "longest": (0,), "most": (0,)}
 
     def valid(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> bool:
-        """Any layout whose registers suffice."""
-        return config.rows_per_program in ROWS and config.warps in MAX_KEY_REGISTERS and _fits(config, problem)
+        """Any layout whose registers suffice, and sizes that the problem is within."""
+        if config.rows_per_program not in ROWS or config.warps not in MAX_KEY_REGISTERS:
+            return False
+        return _fits(config, problem) and (not config.longest or _kernel(config, problem).serves(problem))
 
     def heuristic(self, problem: Problem, device: Device) -> MaskedArgmaxConfig | None:
         """As few warps a row as hold it, while k rounds over it cost no more than torch.topk."""
@@ -172,16 +183,28 @@ class MaskedArgmax(Strategy):
 
     def terms(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.short_rows`."""
-        rung = next((rung for rung in _serving(problem) if rung.config == config), None)
-        length = rung.longest if rung else power_of_two(problem.cols)
+        length = config.longest or power_of_two(problem.cols)
         return short_rows.masks(config.rows_per_program, config.warps, length, problem, device)
 
     def program(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> KernelProgram:
-        """One program for every `rows_per_program` rows; the rung of the configuration, if there is one that serves."""
-        kernel = next((rung for rung in _serving(problem) if rung.config == config), None) or MaskedArgmaxKernel(
-            config, power_of_two(problem.cols), power_of_two(problem.k), _element(problem.dtype), _aligned(problem)
-        )
-        return KernelProgram.of(kernel.source, Extent(per=(("rows", config.rows_per_program),)))
+        """One program for every `rows_per_program` rows."""
+        return KernelProgram.of(_kernel(config, problem).source, Extent(per=(("rows", config.rows_per_program),)))
+
+
+def _kernel(config: MaskedArgmaxConfig, problem: Problem) -> MaskedArgmaxKernel:
+    """What runs; rungs of several rows a program are of rows of any alignment."""
+    if not config.longest:
+        return MaskedArgmaxKernel.least(config, problem)
+    aligned = config.rows_per_program == 1 and _aligned(problem)
+    return MaskedArgmaxKernel(config, config.longest, config.most, _element(problem.dtype), aligned)
+
+
+def _named(layout: MaskedArgmaxConfig, problem: Problem) -> MaskedArgmaxConfig:
+    """A layout with the kernel that goes no further than the problem: a rung, where one does not either."""
+    least = MaskedArgmaxKernel.least(layout, problem)
+    sized = replace(layout, longest=least.longest, most=least.most)
+    same = (rung.config for rung in _serving(problem) if rung.config == sized and rung.aligned == least.aligned)
+    return next(same, layout)
 
 
 def _element(dtype: str) -> str:
@@ -199,24 +222,36 @@ _LAYOUTS: Mapping[int, tuple[tuple[int, int, int, int], ...]] = {
         (1, 1, 1024, MAX_K),
         (1, 1, 2048, MAX_K),
         (1, 4, MAX_COLS, MAX_K),
+        (1, 8, 4096, 8),
         (1, 16, 4096, 8),
     ),
     2: (
+        (16, 4, 16, 16),
         (8, 2, 32, 16),
+        (4, 4, 32, 16),
+        (2, 2, 32, 16),
         (8, 2, 64, 16),
         (8, 2, 128, 8),
+        (4, 1, 128, 8),
+        (2, 2, 512, 8),
         (4, 1, 64, 32),
         (1, 1, 256, 32),
         (1, 2, 512, MAX_K),
         (1, 1, 1024, MAX_K),
+        (1, 8, 2048, 8),
         (1, 4, 4096, MAX_K),
     ),
     4: (
         (8, 1, 32, 32),
+        (4, 4, 32, 16),
+        (2, 2, 32, 16),
+        (8, 4, 64, 8),
         (4, 1, 64, 32),
         (1, 1, 128, 32),
+        (2, 2, 256, 2),
         (1, 2, 256, MAX_K),
         (1, 1, 512, MAX_K),
+        (1, 2, 1024, 8),
         (1, 4, 2048, MAX_K),
     ),
 }
@@ -230,7 +265,7 @@ def kernels(element: str) -> tuple[MaskedArgmaxKernel, ...]:
     if element in map(_element, MERGED_DTYPES):
         layouts = layouts[3:]
     return tuple(
-        MaskedArgmaxKernel(MaskedArgmaxConfig(rows, warps), longest, most, element, aligned)
+        MaskedArgmaxKernel(MaskedArgmaxConfig(rows, warps, longest, most), longest, most, element, aligned)
         for rows, warps, longest, most in layouts
         for aligned in ((False,) if rows > 1 else (True, False))
     )

@@ -32,7 +32,7 @@ KNOBS: dict[str, Sequence[Knob]] = {
 KINDS = {"bfloat16": "float16", "uint8": "int8"}
 """Dtypes that share the kernels of another: the sign of integers and the format of floats are run-time numbers."""
 
-_FEW = ((1024, 4096), (1024, 8192), (1024, 16384))
+_FEW = ((512, 2048), (1024, 4096), (1024, 8192), (1024, 16384))
 _MANY = ((512, 4096), *_FEW)
 LADDER = {
     kind: _MANY if kind in ("float32", "float16") else _FEW

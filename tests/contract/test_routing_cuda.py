@@ -18,7 +18,7 @@ from autotopk.oracle.routing import problems_with_routes
 from autotopk.problem import Problem
 from autotopk.routing import Routing
 from autotopk.runtime import launch
-from autotopk.strategies.lane_merge import LaneMergeConfig
+from autotopk.strategies.lane_merge import LaneConfig
 from tests.compilers.shipped import shipped
 from tests.contract.routes import SCALE, Route, routes
 
@@ -91,12 +91,12 @@ def test_a_captured_call_replays_with_new_data() -> None:
 @pytest.mark.parametrize(
     ("config", "dtype"),
     [
-        (LaneMergeConfig(32, 2, 8, False), "float32"),
-        pytest.param(LaneMergeConfig(32, 1, 16, False), "bfloat16", marks=pytest.mark.slow),
-        pytest.param(LaneMergeConfig(32, 1, 16, False), "float32", marks=pytest.mark.slow),
+        (LaneConfig(32, 2, 8, False), "float32"),
+        pytest.param(LaneConfig(32, 1, 16, False), "bfloat16", marks=pytest.mark.slow),
+        pytest.param(LaneConfig(32, 1, 16, False), "float32", marks=pytest.mark.slow),
     ],
 )
-def test_no_reduction_is_predicated(config: LaneMergeConfig, dtype: str, tmp_path: Path) -> None:
+def test_no_reduction_is_predicated(config: LaneConfig, dtype: str, tmp_path: Path) -> None:
     """Ptxas 12.8 predicates those of short branches wrongly; the source has none there."""
     problem = Problem.contiguous(8192, 512, 10, dtype, routing=Routing())
     source = registry.get("lane_route").program(config, problem, H100).sources[0]

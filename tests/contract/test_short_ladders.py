@@ -1,6 +1,7 @@
 """The ladders of the families for short rows: a rung for every problem that they serve, and few rungs."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from autotopk.program import KernelProgram
 from autotopk.strategies._short_rows import MERGED_DTYPES
 from autotopk.strategy import Strategy
 
-FAMILIES = {"lane_merge": 163, "masked_argmax": 70}
+FAMILIES = {"lane_merge": 285, "masked_argmax": 96}
 """With the most rungs that each may have."""
 
 DEVICES = [
@@ -146,3 +147,34 @@ def test_long_lists_of_a_lane_are_not_proposed_where_shorter_ones_serve() -> Non
     for rows, cols, k in ((12384, 71, 25), (203, 32, 3), (24430, 32, 10), (1024, 1024, 32)):
         problem = Problem.contiguous(rows, cols, k)
         assert max(config.depth for config in strategy.shortlist(problem, H100)) <= 16, problem
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@given(data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_no_rung_stands_in_for_what_is_built_for_a_shape(name: str, data: st.DataObject) -> None:
+    """What a name was measured at is of one kernel: a rung has its sizes in it, and shortlists have the least ones."""
+    strategy, problem = registry.get(name), data.draw(problems(name))
+    if not strategy.is_able(problem, H100):
+        return
+    for config in strategy.shortlist(problem, H100):
+        sizes = {"vectors", "inside", "longest", "most"} & vars(config).keys()
+        own = replace(config, **dict.fromkeys(sizes, 0))
+        assert strategy.program(config, problem, H100) == strategy.program(own, problem, H100)
+    for rung in strategy.ladder(problem, H100):
+        assert rung.most >= problem.k
+        assert str(rung.most) in strategy.candidate(rung).config
+
+
+def test_a_layout_alone_is_the_least_kernel() -> None:
+    """As it was written before sizes were told; a rung that goes no further is that kernel under its own name."""
+    strategy, problem = registry.get("lane_merge"), Problem.contiguous(64, 500, 12, "float32")
+    plain = strategy.parse_config('{"depth":8,"lanes":32,"tree":false,"warps":2}')
+    assert strategy.candidate(plain).config == '{"depth":8,"lanes":32,"tree":false,"warps":2}'
+    (least,) = strategy.program(plain, problem, H100).sources
+    larger = [strategy.program(rung, problem, H100).sources[0] for rung in strategy.ladder(problem, H100)]
+    assert least not in larger
+    sized = '{"depth":8,"inside":3,"lanes":32,"most":12,"tree":false,"vectors":4,"warps":2}'
+    assert strategy.candidate(strategy.parse_config(sized)).config == sized
+    assert strategy.program(strategy.parse_config(sized), problem, H100).sources == (least,)
+    assert not strategy.valid(strategy.parse_config(sized), Problem.contiguous(64, 500, 13, "float32"), H100)

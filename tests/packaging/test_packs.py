@@ -14,7 +14,7 @@ from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem
 from tests.packaging.processes import ROOT
 
 FOLDER = ROOT / "autotopk" / "packs"
-MOST_BYTES, MOST_BYTES_TOGETHER, MOST_KERNELS = {90: 8_000_000}, 28_500_000, 738
+MOST_BYTES, MOST_BYTES_TOGETHER, MOST_KERNELS = {90: 9_000_000}, 33_000_000, 910
 MAKE = "run `make kernels`, and commit what it writes"
 
 

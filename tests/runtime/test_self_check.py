@@ -101,6 +101,12 @@ def test_every_kernel_has_a_case(family: Laddered) -> None:
     assert len(cases(H100, kernels, 90)) == 3  # of the usual problems
 
 
+def test_every_rung_has_a_case() -> None:
+    """Also those that serve a few lengths alone: one without would never be used."""
+    names = {packs.name_of(source, 90) for one in registry.built_in() for source in one.rungs(90)}
+    assert {kernel for one in cases(H100, names, 90) for kernel in one.kernels} == names
+
+
 def test_what_is_not_packed_is_not_asked(family: Laddered) -> None:
     assert [one.config for one in cases(H100, [name(family, "short")], 90, iter(PROBLEMS))] == [Rung(64)]
 

@@ -12,7 +12,7 @@ from autotopk import registry
 from autotopk.candidate import Candidate
 from autotopk.device import H100
 from autotopk.key import TuningKey
-from autotopk.problem import Problem, power_of_two
+from autotopk.problem import Problem
 from autotopk.strategies import lane_merge, masked_argmax
 from autotopk.strategy import Config
 from autotopk.tuning.candidates import candidates
@@ -86,8 +86,7 @@ def _geometry(strategy: str, config: Config, problem: Problem) -> tuple[int, int
         rounds = k * (log2(config.lanes) + 2) * (0.5 if config.tree else 1.0)
         return 32 * config.warps, ceil(rows / per_block), 0.2 + 0.004 * share * log2(config.depth) + 0.012 * rounds, 48
     if strategy == "masked_argmax":
-        rungs = (rung.longest for rung in masked_argmax._serving(problem) if rung.config == config)
-        each = config.rows_per_program * next(rungs, power_of_two(cols)) / (32 * config.warps)
+        each = config.rows_per_program * masked_argmax._kernel(config, problem).longest / (32 * config.warps)
         return 32 * config.warps, ceil(rows / config.rows_per_program), 0.3 + 0.004 * k * (each + 12), 64
     if strategy == "split_radix":
         list_us = 0.0004 * config.capacity * 1024 / config.threads + 0.0001 * k * config.blocks
