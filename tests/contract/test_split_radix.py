@@ -267,7 +267,7 @@ def test_the_ladder_serves_everything(device: Device) -> None:
 
 def test_the_ladder_is_short() -> None:
     rungs = list(registry.get("split_radix").rungs(90))
-    assert len(set(rungs)) == len(rungs) <= 30
+    assert len(set(rungs)) == len(rungs) <= 34
 
 
 def test_one_block_a_row_takes_no_scratch() -> None:

@@ -291,11 +291,10 @@ def test_points_are_looked_for_where_they_are() -> None:
 
 
 def test_kernels_of_other_sizes_are_told_apart() -> None:
-    """Of short rows one rung loads 4 vectors and another 64, whatever the row."""
+    """Of short rows one rung loads 2 vectors and another 64, whatever the row."""
     problem, lane_merge = Workload(51, 27, 5, "bfloat16").problem("cuda"), registry.get("lane_merge")
-    rungs = [rung for rung in lane_merge.ladder(problem, H100) if (rung.lanes, rung.most) == (32, 64)]
-    short, *_, long = (lane_merge.terms(rung, problem, H100) for rung in sorted(rungs, key=lambda one: one.vectors))
-    assert (short[5], long[5]) == (4, 64)
+    rungs = [rung for rung in lane_merge.ladder(problem, H100) if (rung.lanes, rung.warps) == (32, 1)]
+    assert [lane_merge.terms(rung, problem, H100)[5] for rung in rungs] == [2, 64]
 
 
 def test_bounds_hold_for_points_that_they_are_not_made_of() -> None:
