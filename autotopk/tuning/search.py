@@ -71,7 +71,7 @@ class Search:
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._random = random.Random(seed)
-        self._parameters = {candidate: _parameters(candidate) for candidate in candidates}
+        self._parameters = _parameters(candidates)
         self._candidates = {_point(parameters): one for one, parameters in self._parameters.items()}
         self._distributions = _distributions(list(self._parameters.values()))
         self._untried = dict.fromkeys(one for one in candidates if one not in known)
@@ -187,9 +187,16 @@ class Search:
         self._study.add_trial(trial)
 
 
-def _parameters(candidate: Candidate) -> dict[str, Any]:
-    knobs = {f"{candidate.strategy}.{name}": value for name, value in candidate.knobs.items()}
-    return {"strategy": candidate.strategy, **knobs}
+def _parameters(candidates: Sequence[Candidate]) -> dict[Candidate, dict[str, Any]]:
+    """The same knobs for all of a strategy, None where one is not written: see `strategy.later`."""
+    knobs = {
+        candidate: {f"{candidate.strategy}.{name}": value for name, value in candidate.knobs.items()}
+        for candidate in candidates
+    }
+    every: dict[str, dict[str, None]] = {}
+    for candidate, told in knobs.items():
+        every.setdefault(candidate.strategy, {}).update(dict.fromkeys(told))
+    return {one: {"strategy": one.strategy, **every[one.strategy], **told} for one, told in knobs.items()}
 
 
 def _point(parameters: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
