@@ -45,8 +45,8 @@ def _ratios(workload: Workload, draw: random.Random) -> dict[Candidate, float | 
     found: dict[Candidate, float | None] = {}
     for name in dict.fromkeys(one.strategy for one in points):
         mine = [one for one in points if one.strategy == name]
-        knobs = dict.fromkeys(knob for one in mine for knob in one.knobs)
-        scales = {knob: sorted({one.knobs.get(knob, 0) for one in mine}, key=str_or_number) for knob in knobs}
+        knobs = [knob for knob in mine[0].knobs if all(knob in one.knobs for one in mine)]  # but sizes of rungs
+        scales = {knob: sorted({one.knobs[knob] for one in mine}, key=str_or_number) for knob in knobs}
         near = _place(draw.choice([one for one in shortlist if one.strategy == name]), scales)
         bottom = {knob: x + draw.choice((-1, 0, 0, 1)) / max(1, len(scales[knob]) - 1) for knob, x in near.items()}
         slopes = {knob: draw.uniform(0.1, WIDEST) for knob in scales}
@@ -63,7 +63,7 @@ def _ratios(workload: Workload, draw: random.Random) -> dict[Candidate, float | 
 
 def _place(candidate: Candidate, scales: Mapping[str, list[Knob]]) -> dict[str, float]:
     """Where it stands on the scale of each knob, from 0 to 1."""
-    return {knob: scale.index(candidate.knobs.get(knob, 0)) / max(1, len(scale) - 1) for knob, scale in scales.items()}
+    return {knob: scale.index(candidate.knobs[knob]) / max(1, len(scale) - 1) for knob, scale in scales.items()}
 
 
 def str_or_number(value: Knob) -> tuple[str, Knob]:

@@ -76,7 +76,7 @@ def test_full_finds_the_valleys_of_made_up_sweeps() -> None:
         quick += [regret_of_quick(*one, H100) for one in large.items()]
         full += [regret_of_full(*one, H100, seed) for one in large.items()]
     assert geometric_mean(quick) > 0.05
-    assert geometric_mean(full) <= 0.0025
+    assert geometric_mean(full) <= 0.002
     assert max(full) <= 0.05
 
 
