@@ -8,7 +8,8 @@ an H200; no GPU is needed.
 from argparse import ArgumentParser
 from collections import defaultdict
 from collections.abc import Sequence
-from math import exp, fsum, log
+from math import fsum, log
+from statistics import geometric_mean
 from typing import NamedTuple
 
 from rich.console import Console
@@ -56,11 +57,6 @@ def lost(workload: Workload, device: Device, model: Model) -> Lost | None:
     return Lost(rung[second] / best[first], workload, first, second)
 
 
-def mean(ratios: Sequence[float]) -> float:
-    """The geometric one."""
-    return exp(fsum(map(log, ratios)) / len(ratios))
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print both tables."""
     parser = ArgumentParser(description=__doc__)
@@ -74,11 +70,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     families = defaultdict[str, list[float]](list)
     for one in every:
         families[one.best.split()[0]].append(one.ratio)
-    table = Table(title=f"{len(every)} shapes, {mean([one.ratio for one in every]):.3f} times the least")
+    table = Table(title=f"{len(every)} shapes, {geometric_mean([one.ratio for one in every]):.3f} times the least")
     for column in ("quickest", "shapes", "with what is there", "above 1.1"):
         table.add_column(column)
     for name, ratios in sorted(families.items(), key=lambda one: -fsum(map(log, one[1]))):
-        table.add_row(name, str(len(ratios)), f"{mean(ratios):.3f}", str(sum(ratio > 1.1 for ratio in ratios)))
+        table.add_row(
+            name, str(len(ratios)), f"{geometric_mean(ratios):.3f}", str(sum(ratio > 1.1 for ratio in ratios))
+        )
     console = Console(width=200)
     console.print(table)
     for one in sorted(every, key=lambda one: -one.ratio)[:20]:
