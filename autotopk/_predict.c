@@ -1,8 +1,8 @@
 /* What a prediction asks most often, with as little host time as Python allows.
 
-   curve: the time of a configuration, by coefficients, trees and what is said of it at points around. around: what is
-   said there, weighted. mean: of what is said of a name. Each has a twin in Python that does the same: curve.py and
-   nearby.py say what and why. Python's stable ABI only. */
+   curve: the time of a configuration, by coefficients, trees and what is said of it around. around: what is said at
+   points there, by nearness. Each has a twin in Python that does the same: curve.py and nearby.py say what and why.
+   Python's stable ABI only. */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
@@ -11,11 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NUMBERS = 255, PLACE = 5 };
+enum { MAX_NUMBERS = 255, PLACE = 5, BESIDE = 10 };
 
 typedef struct {
   int depth, traits, trees, terms;
-  double doubt;
   const double *coefficients, *limits;                                  /* of each term */
   const double *thresholds, *leaves;                                    /* of the nodes that ask, and of the others */
   const uint8_t *asked;
@@ -28,11 +27,22 @@ typedef struct {
 } Found;
 
 typedef struct {
-  double reach, farthest;                                               /* squares */
+  Py_ssize_t name;
+  double number;
+} Said;
+
+typedef struct {
+  double reach, farthest, doubt;                                        /* of two squares */
   Py_ssize_t count, judges;
-  PyObject *said, *judging;                                             /* of each place a dict, and a judge */
-  double places[][PLACE];                                               /* in order */
+  PyObject *names, *judging;                                            /* lists, of each place a judge */
+  Said *said;                                                           /* of places, one after another */
+  Py_ssize_t *begin;                                                    /* of each place in these, and their end */
+  double (*places)[PLACE];                                              /* in order */
 } Places;
+
+typedef struct {
+  double total, weight;
+} Mean;
 
 static const char *CURVE = "autotopk._predict.Curve", *PLACES = "autotopk._predict.Places";
 
@@ -71,55 +81,40 @@ static PyObject *callable_of(void *record, const char *name, PyCapsule_Destructo
   return callable;
 }
 
-/* The mean of what is said of a name, see `slow_mean`; 0 with an error set where these are no pairs of a weight and a
-   dict. */
-static int mean_of(double doubt, PyObject *weighted, PyObject *name, double *found) {
-  double total = 0.0, weights = doubt;
-  const Py_ssize_t count = PyList_Size(weighted);
-  for (Py_ssize_t i = 0; i < count; i++) {
-    PyObject *pair = PyList_GetItem(weighted, i), *said;
-    if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) {
-      PyErr_SetString(PyExc_TypeError, "needs pairs of a weight and what is said");
-      return 0;
-    }
-    if ((said = PyDict_GetItemWithError(PyTuple_GetItem(pair, 1), name))) {
-      const double weight = PyFloat_AsDouble(PyTuple_GetItem(pair, 0));
-      total += weight * PyFloat_AsDouble(said);
-      weights += weight;
-    }
-    if (PyErr_Occurred()) return 0;
-  }
-  *found = total / weights;
-  return 1;
-}
-
-static PyObject *mean(PyObject *module, PyObject *arguments) {
-  PyObject *weighted, *name;
-  double doubt, found;
-  if (!PyArg_ParseTuple(arguments, "dO!O", &doubt, &PyList_Type, &weighted, &name)) return NULL;
-  return mean_of(doubt, weighted, name, &found) ? PyFloat_FromDouble(found) : NULL;
-}
-
+/* Trees side by side: what one node asks is a wait for memory, and those of other trees do not depend on it. */
 static double forest_value(const Curve *self, const double *numbers) {
   const int inner = (1 << self->depth) - 1, leaves = 1 << self->depth;
   double total = 0.0;
-  for (int tree = 0; tree < self->trees; tree++) {
+  for (int tree = 0; tree < self->trees; tree += BESIDE) {
+    const int count = self->trees - tree < BESIDE ? self->trees - tree : BESIDE;
     const uint8_t *asked = self->asked + (size_t)tree * inner;
-    const double *thresholds = self->thresholds + (size_t)tree * inner;
-    int node = 0;
-    for (int level = 0; level < self->depth; level++) node = 2 * node + 1 + (numbers[asked[node]] > thresholds[node]);
-    total += self->leaves[(size_t)tree * leaves + node - inner];
+    const double *thresholds = self->thresholds + (size_t)tree * inner, *leaf = self->leaves + (size_t)tree * leaves;
+    int nodes[BESIDE] = {0};
+    if (count == BESIDE) {
+      for (int level = 0; level < self->depth; level++)
+        for (int i = 0; i < BESIDE; i++) {
+          const int node = i * inner + nodes[i];
+          nodes[i] = 2 * nodes[i] + 1 + (numbers[asked[node]] > thresholds[node]);
+        }
+    } else {
+      for (int level = 0; level < self->depth; level++)
+        for (int i = 0; i < count; i++) {
+          const int node = i * inner + nodes[i];
+          nodes[i] = 2 * nodes[i] + 1 + (numbers[asked[node]] > thresholds[node]);
+        }
+    }
+    for (int i = 0; i < count; i++) total += leaf[i * leaves + nodes[i] - inner];
   }
   return total;
 }
 
 static PyObject *curve_time_us(PyObject *capsule, PyObject *const *given, Py_ssize_t count) {
   const Curve *self = PyCapsule_GetPointer(capsule, CURVE);
-  double numbers[MAX_NUMBERS], total = 0.0, beside, left = 0.0;
+  double numbers[MAX_NUMBERS], total = 0.0, beside;
   Py_ssize_t sizes = 0, traits;
   if (!self) return NULL;
-  if (count != 6 || !PyList_Check(given[2])) {
-    PyErr_SetString(PyExc_TypeError, "needs sizes, a number, a list, a name, knobs and terms");
+  if (count != 6 || !PyDict_Check(given[2])) {
+    PyErr_SetString(PyExc_TypeError, "needs sizes, a number, a dict, a name, knobs and terms");
     return NULL;
   }
   if (!read_numbers(given[0], numbers, &sizes)) return NULL;
@@ -135,8 +130,9 @@ static PyObject *curve_time_us(PyObject *capsule, PyObject *const *given, Py_ssi
   }
   if (!(total > 0.0)) Py_RETURN_NONE;
   beside = PyFloat_AsDouble(given[1]);
-  if (PyErr_Occurred() || !mean_of(self->doubt, given[2], given[3], &left)) return NULL;
-  beside += left;
+  PyObject *said = PyErr_Occurred() ? NULL : PyDict_GetItemWithError(given[2], given[3]);
+  if (said) beside += PyFloat_AsDouble(said);
+  if (PyErr_Occurred()) return NULL;
   if (sizes && self->trees) {
     if (traits != self->traits) Py_RETURN_NONE;
     beside += forest_value(self, numbers);
@@ -150,12 +146,11 @@ static PyMethodDef curve_definition = {"time_us", (PyCFunction)(void (*)(void))c
                                        "time_us(sizes, off, around, name, knobs, terms) -> float | None"};
 
 static PyObject *curve(PyObject *module, PyObject *arguments) {
-  double doubt;
   int depth, traits;
   const char *coefficients, *limits, *asked, *thresholds, *leaves;
   Py_ssize_t terms, limited, nodes, threshold_bytes, leaf_bytes;
-  if (!PyArg_ParseTuple(arguments, "dy#y#iiy#y#y#", &doubt, &coefficients, &terms, &limits, &limited, &depth, &traits,
-                        &asked, &nodes, &thresholds, &threshold_bytes, &leaves, &leaf_bytes))
+  if (!PyArg_ParseTuple(arguments, "y#y#iiy#y#y#", &coefficients, &terms, &limits, &limited, &depth, &traits, &asked, &nodes,
+                        &thresholds, &threshold_bytes, &leaves, &leaf_bytes))
     return NULL;
   const Py_ssize_t inner = depth > 0 && depth < 16 ? ((Py_ssize_t)1 << depth) - 1 : 1, trees = nodes / inner;
   const Py_ssize_t size = (Py_ssize_t)sizeof(double);
@@ -171,7 +166,6 @@ static PyObject *curve(PyObject *module, PyObject *arguments) {
   if (!self) return PyErr_NoMemory();
   char *data = (char *)self->numbers;
   self->depth = depth, self->traits = traits, self->trees = (int)trees, self->terms = (int)(terms / size);
-  self->doubt = doubt;
   self->coefficients = memcpy(data, coefficients, (size_t)terms);
   self->limits = memcpy(data += terms, limits, (size_t)terms);
   self->thresholds = memcpy(data += terms, thresholds, (size_t)threshold_bytes);
@@ -197,6 +191,35 @@ static Py_ssize_t first_from(const Places *self, double least) {
   return low;
 }
 
+/* What is said at places around, by name: weighted, and pulled towards nothing. */
+static PyObject *means_of(const Places *self, const Found *found, Py_ssize_t count) {
+  const Py_ssize_t names = PyList_Size(self->names);
+  PyObject *means = PyDict_New();
+  Mean *of = calloc((size_t)names + 1, sizeof *of);
+  if (!means || !of) {
+    free(of);
+    Py_XDECREF(means);
+    return PyErr_NoMemory();
+  }
+  for (Py_ssize_t i = 0; i < count; i++) {
+    const double weight = exponential(-found[i].square / self->reach);
+    for (Py_ssize_t j = self->begin[found[i].at]; j < self->begin[found[i].at + 1]; j++) {
+      of[self->said[j].name].total += weight * self->said[j].number;
+      of[self->said[j].name].weight += weight;
+    }
+  }
+  int good = 1;
+  for (Py_ssize_t i = 0; good && i < names; i++) {
+    if (of[i].weight == 0.0) continue;
+    PyObject *mean = PyFloat_FromDouble(of[i].total / (of[i].weight + self->doubt));
+    good = mean && !PyDict_SetItem(means, PyList_GetItem(self->names, i), mean);
+    Py_XDECREF(mean);
+  }
+  free(of);
+  if (!good) Py_CLEAR(means);
+  return means;
+}
+
 static PyObject *places_around(PyObject *capsule, PyObject *place) {
   const Places *self = PyCapsule_GetPointer(capsule, PLACES);
   double here[MAX_NUMBERS];
@@ -216,62 +239,105 @@ static PyObject *places_around(PyObject *capsule, PyObject *place) {
     if (square < self->farthest) found[count++] = (Found){square, i};
   }
   qsort(found, (size_t)count, sizeof *found, by_distance);
-  PyObject *said = PyList_New(0), *judges = PyList_New(0), *both = NULL;
+  PyObject *said = means_of(self, found, count), *judges = PyList_New(0), *both = NULL;
   int good = said && judges;
-  for (Py_ssize_t i = 0; good && i < count; i++) {
-    const double weight = exponential(-found[i].square / self->reach);
-    PyObject *pair = Py_BuildValue("dO", weight, PyList_GetItem(self->said, found[i].at));
-    good = pair && !PyList_Append(said, pair);
-    Py_XDECREF(pair);
-    if (good && i < self->judges) good = !PyList_Append(judges, PyList_GetItem(self->judging, found[i].at));
-  }
+  for (Py_ssize_t i = 0; good && i < count && i < self->judges; i++)
+    good = !PyList_Append(judges, PyList_GetItem(self->judging, found[i].at));
   PyMem_Free(found);
   if (good) both = PyTuple_Pack(2, said, judges);
   Py_XDECREF(said), Py_XDECREF(judges);
   return both;
 }
 
-static void end_places(PyObject *capsule) {
-  Places *self = PyCapsule_GetPointer(capsule, PLACES);
-  Py_DECREF(self->said), Py_DECREF(self->judging);
+static void free_places(Places *self) {
+  Py_XDECREF(self->names), Py_XDECREF(self->judging);
+  PyMem_Free(self->said), PyMem_Free(self->begin), PyMem_Free(self->places);
   PyMem_Free(self);
 }
 
+static void end_places(PyObject *capsule) { free_places(PyCapsule_GetPointer(capsule, PLACES)); }
+
 static PyMethodDef places_definition = {"around", places_around, METH_O,
-                                        "around(place) -> ([(weight, dict), ...], [judge, ...])"};
+                                        "around(place) -> ({name: mean, ...}, [judge, ...])"};
+
+/* The number of a name, a new one for one that was not met before; -1 with an error set. */
+static Py_ssize_t number_of(PyObject *numbers, PyObject *names, PyObject *name) {
+  PyObject *known = PyDict_GetItemWithError(numbers, name);
+  if (known) return PyLong_AsSsize_t(known);
+  const Py_ssize_t number = PyErr_Occurred() ? -1 : PyList_Size(names);
+  PyObject *made = number < 0 ? NULL : PyLong_FromSsize_t(number);
+  const int good = made && !PyDict_SetItem(numbers, name, made) && !PyList_Append(names, name);
+  Py_XDECREF(made);
+  return good ? number : -1;
+}
+
+/* Fills what is said at places from their dicts; 0 with an error set. */
+static int read_said(Places *self, PyObject *dicts) {
+  Py_ssize_t total = 0, at = 0;
+  for (Py_ssize_t i = 0; i < self->count; i++) {
+    PyObject *one = PyList_GetItem(dicts, i);
+    if (!PyDict_Check(one)) {
+      PyErr_SetString(PyExc_TypeError, "needs a dict for each place");
+      return 0;
+    }
+    total += PyDict_Size(one);
+  }
+  PyObject *numbers = PyDict_New();
+  self->said = PyMem_Malloc((size_t)(total + 1) * sizeof *self->said);
+  self->begin = PyMem_Malloc((size_t)(self->count + 1) * sizeof *self->begin);
+  int good = numbers && self->said && self->begin;
+  if (!good && !PyErr_Occurred()) PyErr_NoMemory();
+  for (Py_ssize_t i = 0; good && i < self->count; i++) {
+    PyObject *name, *said;
+    Py_ssize_t next = 0;
+    self->begin[i] = at;
+    while (good && PyDict_Next(PyList_GetItem(dicts, i), &next, &name, &said)) {
+      self->said[at] = (Said){number_of(numbers, self->names, name), PyFloat_AsDouble(said)};
+      good = !PyErr_Occurred();
+      at++;
+    }
+  }
+  if (good) self->begin[self->count] = at;
+  Py_XDECREF(numbers);
+  return good;
+}
 
 static PyObject *around(PyObject *module, PyObject *arguments) {
-  double reach, farthest;
+  double reach, farthest, doubt;
   Py_ssize_t judges, bytes;
   const char *places;
   PyObject *said, *judging;
-  if (!PyArg_ParseTuple(arguments, "ddny#O!O!", &reach, &farthest, &judges, &places, &bytes, &PyList_Type, &said,
-                        &PyList_Type, &judging))
+  if (!PyArg_ParseTuple(arguments, "dddny#O!O!", &reach, &farthest, &doubt, &judges, &places, &bytes, &PyList_Type,
+                        &said, &PyList_Type, &judging))
     return NULL;
   const Py_ssize_t size = (Py_ssize_t)sizeof(double[PLACE]), count = bytes / size;
   if (count * size != bytes || PyList_Size(said) != count || PyList_Size(judging) != count) {
     PyErr_Format(PyExc_ValueError, "%zd bytes are no places of as many lists", bytes);
     return NULL;
   }
-  Places *self = PyMem_Malloc(sizeof *self + (size_t)bytes);
+  Places *self = PyMem_Malloc(sizeof *self);
   if (!self) return PyErr_NoMemory();
-  *self = (Places){reach, farthest, count, judges, said, judging};
-  Py_INCREF(said), Py_INCREF(judging);
+  *self = (Places){reach, farthest, doubt, count, judges, PyList_New(0), judging, NULL, NULL, NULL};
+  Py_INCREF(judging);
+  self->places = PyMem_Malloc((size_t)bytes + 1);
+  if (!self->places) PyErr_NoMemory();
+  if (!self->names || !self->places || !read_said(self, said)) {
+    free_places(self);
+    return NULL;
+  }
   memcpy(self->places, places, (size_t)bytes);
   return callable_of(self, PLACES, end_places, &places_definition);
 }
 
 static PyMethodDef methods[] = {
     {"curve", curve, METH_VARARGS,
-     "curve(doubt, coefficients, limits, depth, traits, asked, thresholds, leaves) -> time_us\n\nDoubles of each term; "
+     "curve(coefficients, limits, depth, traits, asked, thresholds, leaves) -> time_us\n\nDoubles of each term; "
      "of trees, one after another, level by level: which trait each node asks, a byte, above what it goes right, a "
      "double, and what each leaf says."},
     {"around", around, METH_VARARGS,
-     "around(reach, farthest, judges, places, said, judging) -> around\n\nOf places in order, five doubles each, and a "
-     "dict and a judge of each; squares of distances. Of another place: what is said around, with its weight, and so "
-     "many judges of the nearest."},
-    {"mean", mean, METH_VARARGS,
-     "mean(doubt, weighted, name) -> float\n\nOf (weight, dict) those that know the name, and of nothing as doubtful."},
+     "around(reach, farthest, doubt, judges, places, said, judging) -> around\n\nOf places in order, five doubles each, "
+     "and a dict and a judge of each; squares of distances. Of another place: what is said around, a mean of each name "
+     "and of nothing as doubtful, and so many judges of the nearest."},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_predict", "Predictions at low host cost.", -1,

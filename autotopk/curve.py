@@ -6,12 +6,9 @@ from math import exp, inf
 from operator import mul
 
 from autotopk.forest import DEPTH, MOST_TRAITS, Forest
-from autotopk.nearby import Weighted, mean, native
+from autotopk.nearby import Said, native
 
-DOUBT = 0.2
-"""Weight of the belief that nothing is off, beside those of the points around."""
-
-TimeUs = Callable[[Sequence[float], float, Weighted, str, Sequence[float], Sequence[float]], float | None]
+TimeUs = Callable[[Sequence[float], float, Said, str, Sequence[float], Sequence[float]], float | None]
 """Of the sizes of a problem, without which no tree is asked; what the strategy is off by around, what is said there;
 the name of a configuration, its knobs and its terms."""
 
@@ -37,14 +34,14 @@ class Curve:
         trees = (0, b"", b"", b"")
         if forest is not None:
             trees = forest.traits, forest.asked, forest.thresholds.tobytes(), forest.leaves.tobytes()
-        found: TimeUs = native.curve(DOUBT, *of_terms, DEPTH, *trees)
+        found: TimeUs = native.curve(*of_terms, DEPTH, *trees)
         return found
 
     def slow_time_us(
         self,
         sizes: Sequence[float],
         off: float,
-        around: Weighted,
+        around: Said,
         name: str,
         knobs: Sequence[float],
         terms: Sequence[float],
@@ -55,7 +52,7 @@ class Curve:
         total: float = sum(map(mul, self.coefficients, terms))
         if not total > 0.0:
             return None
-        beside = off + mean(DOUBT, around, name)
+        beside = off + around.get(name, 0.0)
         if self.forest is not None and sizes:
             traits = (*sizes, *knobs, *terms)
             if len(traits) != self.forest.traits:

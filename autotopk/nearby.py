@@ -1,7 +1,8 @@
-"""What is said at places near to one, by nearness, and means of it: in C where that was built, else in Python."""
+"""What is said at places near to one, by nearness: in C where that was built, else in Python."""
 
 from array import array
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -24,6 +25,9 @@ LEAST_WEIGHT = 0.15
 FARTHEST = -log(LEAST_WEIGHT) * REACH**2
 """Square of doublings to the last point that counts."""
 
+DOUBT = 0.2
+"""Weight of the belief that nothing is off, beside those of the points around."""
+
 JUDGES = 10
 """Nearest points that say which strategies are far behind."""
 
@@ -32,14 +36,16 @@ Place = tuple[float, float, float, float, float]
 
 Judge = TypeVar("Judge")
 
-Weighted = list[tuple[float, Mapping[str, float]]]
-"""What is said of names at places, and how much it counts."""
+Said = Mapping[str, float]
+"""Of names."""
 
 
 def around(
-    places: Sequence[Place], said: Sequence[Mapping[str, float]], judges: Sequence[Judge]
-) -> Callable[[Place], tuple[Weighted, Sequence[Judge]]]:
-    """Of places in order: a function that finds what is said around one, the nearest first.
+    places: Sequence[Place], said: Sequence[Said], judges: Sequence[Judge]
+) -> Callable[[Place], tuple[Said, Sequence[Judge]]]:
+    """Of places in order: a function that finds what is said around one, by nearness, and who is the nearest.
+
+    What is said of a name is a mean, pulled towards nothing as if one that counts `DOUBT` said so.
 
     Args:
         places: where something is said.
@@ -48,15 +54,15 @@ def around(
     """
     if native is None:
         return partial(slow_around, places, said, judges)
-    found: Callable[[Place], tuple[Weighted, Sequence[Judge]]]
+    found: Callable[[Place], tuple[Said, Sequence[Judge]]]
     numbers = array("d", chain.from_iterable(places)).tobytes()
-    found = native.around(REACH**2, FARTHEST, JUDGES, numbers, list(said), list(judges))
+    found = native.around(REACH**2, FARTHEST, DOUBT, JUDGES, numbers, list(map(dict, said)), list(judges))
     return found
 
 
 def slow_around(
-    places: Sequence[Place], said: Sequence[Mapping[str, float]], judges: Sequence[Judge], here: Place
-) -> tuple[Weighted, Sequence[Judge]]:
+    places: Sequence[Place], said: Sequence[Said], judges: Sequence[Judge], here: Place
+) -> tuple[Said, Sequence[Judge]]:
     """The same in Python."""
     (rows, cols, k, width, order), reach = here, FARTHEST**0.5
     squares = []
@@ -66,18 +72,11 @@ def slow_around(
         if square < FARTHEST:
             squares.append((square, at))
     squares.sort()
-    return [(exp(-square / REACH**2), said[at]) for square, at in squares], [judges[at] for _, at in squares[:JUDGES]]
-
-
-def slow_mean(doubt: float, weighted: Weighted, name: str) -> float:
-    """Of what is said of a name: weighted, and pulled towards nothing as if one that counts `doubt` said so."""
-    total, weights = 0.0, doubt
-    for weight, said in weighted:
-        if name in said:
-            total += weight * said[name]
-            weights += weight
-    return total / weights
-
-
-mean: Callable[[float, Weighted, str], float]
-mean = slow_mean if native is None else native.mean
+    totals, weights = defaultdict[str, float](float), defaultdict[str, float](lambda: DOUBT)
+    for square, at in squares:
+        weight = exp(-square / REACH**2)
+        for name, one in said[at].items():
+            totals[name] += weight * one
+            weights[name] += weight
+    means = {name: total / weights[name] for name, total in totals.items()}
+    return means, [judges[at] for _, at in squares[:JUDGES]]

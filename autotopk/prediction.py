@@ -20,10 +20,10 @@ from math import inf, isfinite, log2
 from typing import NamedTuple
 
 from autotopk.candidate import Candidate
-from autotopk.curve import DOUBT, Curve
+from autotopk.curve import Curve
 from autotopk.forest import Forest
 from autotopk.key import TuningKey
-from autotopk.nearby import Place, Weighted, around, mean
+from autotopk.nearby import Place, Said, around
 from autotopk.problem import DTYPE_BYTES, FLOAT_INF
 
 CELL = 2
@@ -144,9 +144,9 @@ class Point:
 
 @dataclass(slots=True)
 class Near:
-    """The points around a problem: what was measured there, weighted by nearness."""
+    """The points around a problem: what strategies and configurations are off by there, by nearness."""
 
-    residuals: Weighted = field(default_factory=list)
+    residuals: Said = field(default_factory=dict)
     judges: Sequence[Point] = ()
     """The nearest."""
     sizes: Sequence[float] = ()
@@ -192,7 +192,7 @@ class Model:
         self._curves.pop(strategy, None)
 
     @cached_property
-    def _around(self) -> Callable[[Place], tuple[Weighted, Sequence[Point]]]:
+    def _around(self) -> Callable[[Place], tuple[Said, Sequence[Point]]]:
         """The residuals around a place, and the nearest points."""
         points = sorted(self.points, key=lambda one: one.place)
         return around([one.place for one in points], [one.residuals for one in points], points)
@@ -225,7 +225,7 @@ class Model:
         curve = self._curves.get(strategy)
         if curve is None:
             return _nothing
-        return partial(curve.time_us, near.sizes, mean(DOUBT, near.residuals, strategy), near.residuals)
+        return partial(curve.time_us, near.sizes, near.residuals.get(strategy, 0.0), near.residuals)
 
     def region(self, key: TuningKey) -> Region | None:
         """What is known around a problem; None where nothing is."""

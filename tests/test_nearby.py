@@ -1,4 +1,4 @@
-"""What is said around a place, and means of it: in C as in Python."""
+"""What is said around a place: in C as in Python."""
 
 import random
 from functools import partial
@@ -6,8 +6,7 @@ from math import dist, exp
 
 import pytest
 
-from autotopk import nearby
-from autotopk.nearby import FARTHEST, JUDGES, REACH, Place, around, native, slow_around, slow_mean
+from autotopk.nearby import DOUBT, FARTHEST, JUDGES, REACH, Place, Said, around, native, slow_around
 
 needs_c = pytest.mark.skipif(native is None, reason="the extension was not built")
 
@@ -20,37 +19,38 @@ def drawn(seed: int, count: int = 400) -> list[Place]:
 
 def test_what_is_near_is_found_the_nearest_first_and_weighted() -> None:
     places = drawn(2)
-    said = [{"number": float(at)} for at in range(len(places))]
+    said = [{str(at): 1.0} for at in range(len(places))]
     found, met = around(places, said, range(len(places))), 0
     for here in [*places[::3], (-9.0, 0.0, 0.0, 0.0, 0.0), (3.0, 3.0, 3.0, 0.5, 0.0)]:
         away = sorted((dist(here, place) ** 2, at) for at, place in enumerate(places))
-        expected = [(square, at) for square, at in away if square < FARTHEST]
+        expected = [(exp(-square / REACH**2), at) for square, at in away if square < FARTHEST]
         met += len(expected)
-        for weighted, judges in (found(here), slow_around(places, said, range(len(places)), here)):
-            assert [int(its["number"]) for _, its in weighted] == [at for _, at in expected]
-            weights = [exp(-square / REACH**2) for square, _ in expected]
-            assert [weight for weight, _ in weighted] == pytest.approx(weights)
+        for means, judges in (found(here), slow_around(places, said, range(len(places)), here)):
+            assert means == {str(at): pytest.approx(weight / (weight + DOUBT)) for weight, at in expected}
             assert list(judges) == [at for _, at in expected[:JUDGES]]
     assert met > 1000
 
 
 def test_none_is_left_out_at_the_ends_of_what_is_near() -> None:
     places: list[Place] = [(0.25 * at, 3.0, 3.0, 0.5, 0.0) for at in range(64)]
-    said = [{"number": float(at)} for at in range(64)]
+    said = [{str(at): 1.0} for at in range(64)]
     found = around(places, said, places)
     for at, here in enumerate(places):
         reached = int(FARTHEST**0.5 / 0.25)
-        expected = {other for other in range(64) if abs(other - at) <= reached}
-        for weighted, _ in (found(here), slow_around(places, said, places, here)):
-            assert {int(its["number"]) for _, its in weighted} == expected
+        expected = {str(other) for other in range(64) if abs(other - at) <= reached}
+        for means, _ in (found(here), slow_around(places, said, places, here)):
+            assert means.keys() == expected
 
 
-def test_a_mean_is_pulled_towards_nothing() -> None:
-    weighted: nearby.Weighted = [(0.5, {"a": 1.0}), (0.25, {"b": 3.0}), (0.25, {"a": 2.0, "b": 1.0})]
-    for mean in (slow_mean, nearby.mean):
-        assert mean(0.25, weighted, "a") == pytest.approx(1.0)
-        assert mean(0.5, weighted, "b") == pytest.approx(1.0)
-        assert mean(0.1, weighted, "c") == 0.0
+def test_a_mean_is_of_those_that_know_the_name_and_pulled_towards_nothing() -> None:
+    places: list[Place] = [(at, 3.0, 3.0, 0.5, 0.0) for at in (1.0, 2.0, 2.0, 9.0)]
+    said: list[Said] = [{"a": 1.0}, {"b": 3.0}, {"a": 2.0, "b": 1.0}, {"a": 7.0, "c": 1.0}]
+    away, here = exp(-1 / REACH**2), (2.0, 3.0, 3.0, 0.5, 0.0)
+    for means, _ in (around(places, said, places)(here), slow_around(places, said, places, here)):
+        assert means == {
+            "a": pytest.approx((away * 1.0 + 2.0) / (away + 1.0 + DOUBT)),
+            "b": pytest.approx((3.0 + 1.0) / (2.0 + DOUBT)),
+        }
 
 
 @needs_c
@@ -59,8 +59,9 @@ def test_c_refuses_what_it_cannot_read() -> None:
         with pytest.raises(ValueError, match="needs 5 numbers"):
             around(drawn(1), [{}] * 400, [0] * 400)((0.0,) * count)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no places"):
-        native.around(1.0, 1.0, 1, bytes(41), [{}], [0])
+        native.around(1.0, 1.0, 0.1, 1, bytes(41), [{}], [0])
     with pytest.raises(ValueError, match="no places"):
         around(drawn(1), [{}] * 399, [0] * 400)
-    with pytest.raises(TypeError):
-        native.mean(0.1, [1.0], "a")
+    for odd in ([1.0], [{"a": "b"}], [{"a": 1.0, "c": None}]):
+        with pytest.raises(TypeError):
+            native.around(1.0, 1.0, 0.1, 1, bytes(40), odd, [0])

@@ -79,6 +79,7 @@ class Worker:
         self._process: SpawnProcess | None = None
         self._connection: Connection | None = None
         self._open: Problem | None = None
+        self._another: Worker | None = None
 
     def start(self) -> None:
         """Start the process now. Raises MeasurementError where it does not start."""
@@ -99,8 +100,23 @@ class Worker:
         self._open = None
         return reply
 
+    @property
+    def another(self) -> "Worker":
+        """One more process, where code and data lie elsewhere in memory."""
+        if self._another is None:
+            self._another = Worker(self._device, preload=self._preload, timeout_s=self._timeout_s)
+        return self._another
+
+    def release(self) -> None:
+        """Let go of the problem, whose inputs are made again when it is asked about."""
+        if self._open is not None:
+            self._open = None
+            self._request(OPEN_S, "release")
+
     def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """End the process, whatever it is doing, and the other one."""
+        if self._another is not None:
+            self._another.close()
         if self._process is not None:
             self._process.kill()
             self._process.join()
@@ -209,18 +225,23 @@ def _serve(connection: Connection, device_name: str, threads: int, preload: Sequ
             torch.cuda.set_device(device.index or 0)
             torch.cuda.init()
 
-    def open_problem(problem: Problem) -> None:
+    def release() -> None:
         nonlocal evaluator
-        evaluator = None  # the old inputs go before the new ones come
+        evaluator = None
         if device.type == "cuda":
             torch.cuda.empty_cache()
+
+    def open_problem(problem: Problem) -> None:
+        nonlocal evaluator
+        release()  # the old inputs go before the new ones come
         evaluator = Evaluator(problem, device)
 
+    own: dict[str, Callable[..., None]] = {"open": open_problem, "release": release}
     with contextlib.suppress(EOFError, ConnectionError):  # the parent is gone
         connection.send(_outcome(start))
         while True:
             method, arguments = connection.recv()
-            action = open_problem if method == "open" else getattr(evaluator, method)
+            action = own.get(method) or getattr(evaluator, method)
             connection.send(_turn_on_cpu(action, *arguments) if device.type == "cpu" else _outcome(action, *arguments))
 
 

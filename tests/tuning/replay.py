@@ -54,10 +54,19 @@ class ReplayWorker(Worker):
     """Device time that a turn seems to take."""
     turns: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By method and configuration."""
+    elsewhere: Worker | None = None
+    """What another process measures; the same unless it is given."""
 
     def __post_init__(self) -> None:
         super().__init__(torch.device("cpu"))
         self._random = random.Random(1)
+
+    def start(self) -> None:
+        """There is no process."""
+
+    @property
+    def another(self) -> Worker:
+        return self.elsewhere or self
 
     def screen(self, problem: Problem, candidate: Candidate, samples: int) -> Reply[Screening]:
         mine = tuple(self._time(candidate) for _ in range(samples))

@@ -6,6 +6,7 @@ import pytest
 
 from autotopk.candidate import Candidate
 from autotopk.device import cpu_device
+from autotopk.errors import MeasurementError
 from autotopk.identity import NOTHING, Identity
 from autotopk.key import TuningKey
 from autotopk.tuning.events import CandidateMeasured, Event, WorkloadStarted
@@ -251,6 +252,30 @@ def test_a_winner_gives_way_only_after_a_longer_race(store: Store) -> None:
     assert again.winner is not None
     assert again.winner.candidate.config == FASTER
     assert max(rounds.values()) < 21, "nothing flipped"
+
+
+def test_what_one_process_alone_finds_faster_is_no_winner(store: Store) -> None:
+    run_session(store, ReplayWorker(times={FAST: 10.0}))
+    elsewhere = ReplayWorker(times={FAST: 10.0, FASTER: 10.0})
+    worker = ReplayWorker(times={FAST: 10.0, FASTER: 9.0}, elsewhere=elsewhere)
+    result = run_session(store, worker, incumbent=winner_of(store), code="now")
+    assert result.outcome == "tuned"
+    assert result.winner is not None
+    assert result.winner.candidate.config == FAST
+    assert elsewhere.turns["sample", FASTER] == 21
+
+
+def test_where_no_other_process_starts_the_same_decides(store: Store) -> None:
+    class Alone(ReplayWorker):
+        def start(self) -> None:
+            raise MeasurementError("in use by one process exclusively")
+
+    run_session(store, ReplayWorker(times={FAST: 10.0}))
+    worker = ReplayWorker(times={FAST: 10.0, FASTER: 9.0}, elsewhere=Alone(times={FAST: 10.0, FASTER: 20.0}))
+    result = run_session(store, worker, incumbent=winner_of(store), code="now")
+    assert result.outcome == "tuned"
+    assert result.winner is not None
+    assert result.winner.candidate.config == FASTER
 
 
 def test_the_incumbent_races_however_slow_it_has_become(store: Store) -> None:

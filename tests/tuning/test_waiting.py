@@ -100,11 +100,6 @@ class SlowPool(InstantPool):
         return super().ready(problem, [one for one in candidates if one not in self.never], until)
 
 
-class StartedWorker(ReplayWorker):
-    def start(self) -> None:
-        """There is no process."""
-
-
 def run_of(
     store: Store,
     pool: CompilePool,
@@ -123,7 +118,7 @@ def run_of(
         effort=replace(EFFORTS["quick"], wait_s=wait_s),
         store=store,
         run=store.begin_run(H100, environment, {}),
-        worker=StartedWorker(others=50.0),
+        worker=ReplayWorker(others=50.0),
         pool=pool,
         until=(clock or time).monotonic() + lasts_s,
         tell=lambda event: finished.append(event.result) if isinstance(event, WorkloadFinished) else None,

@@ -6,17 +6,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from math import inf
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.errors import MeasurementError
 from autotopk.problem import Problem
+from autotopk.tuning.evaluate import Evaluator
+from autotopk.tuning.timing import CpuTimer
 from autotopk.tuning.worker import Worker, _serve, slices
 from tests.tuning.planted import Planted, Way
 
@@ -52,6 +56,37 @@ def test_what_is_far_slower_than_torch_topk_has_one_sample(worker: Worker) -> No
     assert reply.value is not None
     assert len(reply.value.samples_us) == len(reply.value.baseline_us) == 1
     assert min(reply.value.samples_us) > 2000
+
+
+def test_what_was_screened_is_not_prepared_again_to_be_raced(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared, prepare = list[object](), CpuTimer.prepare
+
+    def noted(timer: CpuTimer, run: Callable[[Tensor], object], enough_us: float = inf) -> Callable[[], float]:
+        prepared.append(run)
+        return prepare(timer, run, enough_us)
+
+    monkeypatch.setattr(CpuTimer, "prepare", noted)
+    evaluator = Evaluator(PROBLEM, torch.device("cpu"))
+    evaluator.screen(TORCH_TOPK, samples=2)
+    assert evaluator.sample(TORCH_TOPK) > 0
+    assert len(prepared) == 2, "torch.topk beside it, and itself"
+
+
+def test_another_process_is_one_that_ends_with_the_first() -> None:
+    with Worker(torch.device("cpu"), preload=PRELOAD, timeout_s=5) as worker:
+        assert worker.sample(PROBLEM, way("right")).status == "ok"
+        assert worker.another is worker.another
+        assert worker.another.sample(PROBLEM, way("right")).status == "ok"
+        first, second = worker._process, worker.another._process
+        assert first is not None
+        assert second is not None
+        assert first.pid != second.pid
+        worker.release()
+        worker.release()
+        assert worker.sample(PROBLEM, way("right")).status == "ok", "its inputs are made again"
+        assert worker._process is first
+    assert not first.is_alive()
+    assert not second.is_alive()
 
 
 @pytest.mark.parametrize(
