@@ -18,13 +18,13 @@ from autotopk.strategies.torch_fallback import strategy as torch_fallback
 from autotopk.strategy import Config, Strategy, numbers, written
 from autotopk.workloads import Workload
 
-RUNGS = 8
+RUNGS = 6
 """Of a ladder that are asked for their time: the likeliest."""
 
-SLOW = 2.0
+SLOW = 1.7
 """Strategies whose first rung is predicted to take so many times the least are not asked for the others."""
 
-FAR = 2.0
+FAR = 1.5
 """Strategies whose best rung is predicted to take so many times the best have no better point in their shortlists."""
 
 COMPILED = 0.02

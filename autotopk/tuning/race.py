@@ -8,6 +8,7 @@ import random
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from math import comb, hypot
 from statistics import median
 from typing import Generic, TypeVar
@@ -19,6 +20,10 @@ DROP = 2.0
 """A candidate screened this many times slower than the best is not raced."""
 
 Contender = TypeVar("Contender", bound=Hashable)
+
+
+Times = tuple[tuple[float, ...], tuple[float, ...]]
+"""Microseconds of a contender, and of torch.topk in the same rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,15 @@ def estimate(samples: Sequence[float], baseline: Sequence[float]) -> Estimate:
         raise ValueError("no rounds, no estimate")
     middle, rank = median(ratios), _rank(len(ratios))
     return Estimate(middle, max(ratios[-1 - rank] - middle, middle - ratios[rank]) / middle)
+
+
+def together(results: Sequence[Mapping[Contender, Times]]) -> dict[Contender, Times]:
+    """What several races say as one, of those who finished all."""
+    found = {}
+    for one in [one for one in results[0] if all(one in result for result in results)]:
+        mine, baseline = zip(*(result[one] for result in results), strict=True)
+        found[one] = tuple(chain(*mine)), tuple(chain(*baseline))
+    return found
 
 
 def separated(fast: Estimate, slow: Estimate) -> bool:
@@ -113,7 +127,7 @@ class Race(Generic[Contender]):
         self._running.remove(contender)
         del self._times[contender]
 
-    def results(self) -> dict[Contender, tuple[tuple[float, ...], tuple[float, ...]]]:
+    def results(self) -> dict[Contender, Times]:
         """Samples and torch.topk's in the same rounds, of everyone who ran at least one."""
         return {
             one: (tuple(a for a, _ in pairs), tuple(b for _, b in pairs)) for one, pairs in self._times.items() if pairs

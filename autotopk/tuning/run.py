@@ -52,7 +52,9 @@ class TuningRun:
 
     def __post_init__(self) -> None:
         device, now = self.context.device, time.monotonic()
-        self._winners = {winner.key: winner for winner in self.context.store.winners(device.fingerprint)}
+        self._held = {winner.key: winner for winner in self.context.store.winners(device.fingerprint)}
+        """The winners of earlier runs."""
+        self._winners = dict(self._held)
         self._todo = list(self.workloads)
         self._done: dict[Workload, WorkloadResult] = {}
         self._second: set[Workload] = set()
@@ -192,7 +194,7 @@ class TuningRun:
 
     def _session(self, workload: Workload) -> Session:
         prepared, problem = self._ahead.pop(workload), self._problem(workload)
-        device, incumbent = self.context.device, self._winners.get(workload.key)
+        device, incumbent = self.context.device, self._held.get(workload.key)
         rules = heuristics(problem, device, self.strategies)
         near = [one for one in self._near(workload) if serves(one, problem, device, self.strategies)]
         space = dict.fromkeys(prepared.space)

@@ -4,7 +4,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from statistics import mean
@@ -21,7 +20,7 @@ from autotopk.tuning.context import Context
 from autotopk.tuning.events import CandidateMeasured, WorkloadOutcome, WorkloadResult, WorkloadStarted
 from autotopk.tuning.log import Log
 from autotopk.tuning.noise import scatter
-from autotopk.tuning.race import DROP, Race, estimate, survivors
+from autotopk.tuning.race import DROP, Race, estimate, survivors, together
 from autotopk.tuning.search import Search, left
 from autotopk.tuning.worker import Worker
 from autotopk.tuning_db.records import Measurement, Stage, Status, Winner
@@ -37,9 +36,9 @@ LEAST_ROUNDS = 3
 TRIES = 3
 """Races before noise is put up with."""
 
-LONGER = 3
-"""How many times as long a race is before the winner of earlier runs gives way: in another process, whose code and data
-lie elsewhere, which moves times of few microseconds by as much as a tenth."""
+PLACES = 3
+"""In memory, where a race is run before the winner of earlier runs gives way: where code and data lie moves times of
+few microseconds by as much as a tenth."""
 
 BATCH = 64
 """Candidates that are asked for at a time where all will be."""
@@ -128,8 +127,7 @@ class Session:
                 while failed and not self._log.decided(contenders := self._contenders(), fewest):
                     failed = self._race(contenders)  # a failure lets slower ones in
             if not self._noise and (flipped := self._flipped()):
-                with self._elsewhere() as worker:
-                    self._race(flipped, LONGER, worker)
+                self._race(flipped, self.context.worker.places(PLACES))
         except MeasurementError as error:
             return self.result("failed", str(error))
         if self._noise:
@@ -217,19 +215,6 @@ class Session:
             return []
         return [one for one in dict.fromkeys((winner.candidate, held, TORCH_TOPK)) if one in self._log.raced]
 
-    @contextmanager
-    def _elsewhere(self) -> Iterator[Worker]:
-        """Another process, which has the device to itself; the same where no other starts."""
-        here = self.context.worker
-        try:
-            here.another.start()
-        except MeasurementError:
-            yield here
-        else:
-            here.release()
-            yield here.another
-            here.another.release()
-
     def _screened(self, candidate: Candidate, build: Build) -> Measurement:
         self._identities[candidate] = build.identity
         if build.status != "ok":
@@ -264,11 +249,11 @@ class Session:
             limit=effort.contenders,
         )
 
-    def _race(self, contenders: Sequence[Candidate], longer: int = 1, worker: Worker | None = None) -> bool:
+    def _race(self, contenders: Sequence[Candidate], places: Sequence[Worker] = ()) -> bool:
         """Race them, again as long as it is too noisy to say who is faster than torch.topk; whether anyone failed."""
         for _ in range(TRIES):
             racing = [one for one in contenders if self.statuses.get(one, "ok") in ("ok", "noisy")]
-            raced, contention = self._run_race(racing, longer, worker or self.context.worker)
+            raced, contention = self._run_race(racing, places or [self.context.worker])
             self._noise = self._contended(contention) or scatter(raced)
             if self._noise is None:
                 self._record(self._with_slowdown(raced))
@@ -282,29 +267,32 @@ class Session:
         told = f"other processes had the cores {share:.0%} of the time"
         return told if share > self.context.max_contention else None
 
-    def _run_race(
-        self, contenders: Sequence[Candidate], longer: int, worker: Worker
-    ) -> tuple[list[Measurement], float]:
-        """What a race says of those who finished it, and the contention of its mean turn."""
-        fewest, most = (longer * rounds for rounds in self.context.effort.rounds)
-        race = Race(contenders, fewest, most, retire=self.context.effort.retire)
-        contention = []
-        while order := race.next_round():
-            times: dict[Candidate | None, float] = {}
-            for one in order:
-                reply = worker.sample(self.problem, one)
-                contention.append(reply.contention)
-                if reply.value is not None:
-                    times[one] = reply.value
-                elif one is None:
-                    raise MeasurementError(f"torch.topk: {reply.status}: {reply.error}")
-                else:
-                    race.drop(one)
-                    self._record([self._failed(one, "race", reply.status, reply.error)])
-            race.record(times)
-            if race.rounds >= LEAST_ROUNDS and self._late(1.0):
-                break
-        return [self._raced(one, *times) for one, times in race.results().items()], mean(contention or [0.0])
+    def _run_race(self, contenders: Sequence[Candidate], places: Sequence[Worker]) -> tuple[list[Measurement], float]:
+        """What races in some places say of those who finished all, and the contention of their mean turn."""
+        contention: list[float] = []
+        results = []
+        for worker in places:
+            race = Race(contenders, *self.context.effort.rounds, retire=self.context.effort.retire)
+            while order := race.next_round():
+                times: dict[Candidate | None, float] = {}
+                for one in order:
+                    reply = worker.sample(self.problem, one)
+                    contention.append(reply.contention)
+                    if reply.value is not None:
+                        times[one] = reply.value
+                    elif one is None:
+                        raise MeasurementError(f"torch.topk: {reply.status}: {reply.error}")
+                    else:
+                        race.drop(one)
+                        self._record([self._failed(one, "race", reply.status, reply.error)])
+                race.record(times)
+                if race.rounds >= LEAST_ROUNDS and self._late(1.0):
+                    break
+            results.append(race.results())
+            contenders = [*results[-1]]
+            if len(places) > 1:
+                worker.release()  # so that nobody has less memory, and inputs are made elsewhere in it
+        return [self._raced(one, *times) for one, times in together(results).items()], mean(contention or [0.0])
 
     def _raced(self, candidate: Candidate, samples: tuple[float, ...], baseline: tuple[float, ...]) -> Measurement:
         screening = self._log.screening(candidate)

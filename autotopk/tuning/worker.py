@@ -41,6 +41,9 @@ SLICE_S = 1.0
 OPEN_S = 120.0
 """Longest preparation of a problem: its inputs, torch.topk."""
 
+PADDING = (512, 2 << 20)
+"""Bytes between which torch's allocator places tensors, small ones and large: so many more before each problem's."""
+
 Value = TypeVar("Value")
 
 _SPOILING: frozenset[Status] = frozenset({"crashed", "timeout", "untimed"})
@@ -106,6 +109,15 @@ class Worker:
         if self._another is None:
             self._another = Worker(self._device, preload=self._preload, timeout_s=self._timeout_s)
         return self._another
+
+    def places(self, count: int) -> list["Worker"]:
+        """To run at so many places in memory: another process and this by turns, this alone where no other starts."""
+        try:
+            self.another.start()
+        except MeasurementError:
+            return [self] * count
+        self.release()
+        return [self if turn % 2 else self.another for turn in range(count)]
 
     def release(self) -> None:
         """Let go of the problem, whose inputs are made again when it is asked about."""
@@ -216,6 +228,8 @@ def _serve(connection: Connection, device_name: str, threads: int, preload: Sequ
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     device = torch.device(device_name)
     evaluator: Evaluator | None = None
+    padding: list[torch.Tensor] = []
+    opened = 0
 
     def start() -> None:
         torch.set_num_threads(threads)  # the parent's: winners of a CPU are for so many
@@ -226,14 +240,17 @@ def _serve(connection: Connection, device_name: str, threads: int, preload: Sequ
             torch.cuda.init()
 
     def release() -> None:
-        nonlocal evaluator
-        evaluator = None
+        nonlocal evaluator, padding
+        evaluator, padding = None, []
         if device.type == "cuda":
             torch.cuda.empty_cache()
 
     def open_problem(problem: Problem) -> None:
-        nonlocal evaluator
+        nonlocal evaluator, padding, opened
         release()  # the old inputs go before the new ones come
+        opened += 1
+        if device.type == "cuda":
+            padding = [torch.empty(opened % 8 * size, dtype=torch.uint8, device=device) for size in PADDING]
         evaluator = Evaluator(problem, device)
 
     own: dict[str, Callable[..., None]] = {"open": open_problem, "release": release}

@@ -127,32 +127,62 @@ class Layout(NamedTuple):
     """(capacity, the doublings of it, rung) of what a block has room for."""
 
 
+THREADS, BLOCKS, VECTOR, BITS, EMPTY, MORE, LESS, SAMPLED = 1.5, 0.2, 1.0, 0.1, 2.0, 1.0, 0.5, 0.9
+"""What a doubling costs: of a row's threads and blocks beside what is wanted, of narrower loads, of registers that a
+row leaves empty, of a list longer or shorter than wanted, of what is sampled of a longer row; digits of another width.
+
+These and the next are such that the first, the first four and the first eight rungs lose least beside all others, by
+the times that are predicted of an H200 at 3,000 drawn shapes: 2 %, 0.1 % and nothing.
+"""
+
+MANY, MOST_MANY = 0.4, 5
+"""Doublings of threads fewer for each of rows beyond one a multiprocessor, and for how many of these at most."""
+
+SHORT, OF_SHORT = 512, 0.4
+"""Columns up to which the width of loads counts so much of that."""
+
+MORE_SAMPLED = 0.3
+"""Of what is sampled more, so much of what it costs to sample less."""
+
+UNLISTED, UNLISTED_HELD = 5.0, -0.3
+"""What it costs to do without a wanted list, and where a row is held."""
+
+
 @lru_cache(64)  # whoever asks about a problem does so several times
 def ladder(config_type: Any, preferred: RadixConfig, problem: Problem, device: Device) -> tuple[Any, ...]:
-    """The rungs of a family that serve an able problem, those nearest to what is preferred first."""
+    """The rungs of a family that serve an able problem, those likely to be the quickest first.
+
+    Of few rows all that a row's threads do is waited for; of many, threads that wait take the place of others.
+    """
     rows, cols, k, sorted_ = problem.rows, problem.cols, problem.k, problem.sorted
     # a first call waits for this: of sizes it takes logarithms once, and nothing of a rung that is known before
-    cols_log, k_log, of_room = log2(cols), power_of_two(k).bit_length(), 0.3 if cols > held(preferred) else 1
+    cols_log, k_log, vector_log = log2(cols), power_of_two(k).bit_length(), problem.layout.vector.bit_length()
     of_held = wanted_of_held(preferred.blocks_per_row, problem, device)
+    few, narrow = rows <= device.processors, VECTOR * (OF_SHORT if cols <= SHORT else 1.0)
+    threads_log = float((preferred.threads * preferred.blocks_per_row).bit_length())
+    if not few:
+        threads_log -= MANY * min(MOST_MANY, log2(rows / device.processors))
     costs: list[tuple[float, Any]] = []
     for one, beside, by_room in _beside(config_type, preferred, problem.dtype, problem.layout.vector, device):
         longer = cols > one.held
         if (longer and not one.full) or rows * one.blocks >= 1 << 31:
             continue
+        apart = threads_log - one.threads_log
+        cost = beside + narrow * (vector_log - one.vector_log) + THREADS * (apart if few else abs(apart))
         if longer:
-            beside += of_room * by_room
+            cost += by_room
             wanted = wanted_of_streamed(one.held, problem)
         else:
-            beside += 0.1 * (one.held_log - cols_log)
+            cost += EMPTY * (one.held_log - cols_log)
             wanted = of_held
         wanted_log = wanted.bit_length() if wanted else k_log
-        for capacity, capacity_log, rung in one.rungs:  # doublings of the time beside what is preferred, and wanted
+        for capacity, capacity_log, rung in one.rungs:
             if not capacity:
                 if not sorted_:
-                    costs.append((beside + (0.0 if not wanted else 1.0 if longer else 0.2), rung))
+                    costs.append((cost + (0.0 if not wanted else UNLISTED if longer else UNLISTED_HELD), rung))
             elif capacity >= k and (not longer or k <= one.sampled):
                 apart = capacity_log - wanted_log
-                costs.append((beside + (0.15 * apart if apart > 0 else -0.4 * apart), rung))
+                costs.append((cost + (MORE * apart if apart > 0 else -LESS * apart), rung))
     costs.sort(key=itemgetter(0))
     return tuple([rung for _, rung in costs])
 
@@ -161,15 +191,14 @@ def ladder(config_type: Any, preferred: RadixConfig, problem: Problem, device: D
 def _beside(
     config_type: Any, preferred: RadixConfig, dtype: str, vector: int, device: Device
 ) -> tuple[tuple[Layout, float, float], ...]:
-    """Layouts of loads no wider than `vector`, with doublings beside what is preferred; the last of what is held."""
-    threads_log, bits = (preferred.threads * preferred.blocks_per_row).bit_length(), preferred.radix_bits
-    blocks_log, vector_log, room_log = preferred.blocks_per_row.bit_length(), vector.bit_length(), log2(held(preferred))
+    """Layouts of loads no wider than `vector`, with what blocks and digits cost, and what is sampled of longer rows."""
+    blocks_log, bits, room_log = preferred.blocks_per_row.bit_length(), preferred.radix_bits, log2(held(preferred))
     found = []
     for one in _layouts(config_type, dtype, device):
         if one.vector <= vector:
-            beside = 0.3 * abs(one.threads_log - threads_log) + 0.2 * abs(one.blocks_log - blocks_log)
-            beside += 0.5 * (vector_log - one.vector_log) + (0.3 if one.bits != bits else 0.0)
-            found.append((one, beside, abs(one.held_log - room_log)))
+            beside = BLOCKS * abs(one.blocks_log - blocks_log) + (BITS if one.bits != bits else 0.0)
+            more = one.held_log - room_log
+            found.append((one, beside, SAMPLED * (MORE_SAMPLED * more if more > 0 else -more)))
     return tuple(found)
 
 

@@ -61,7 +61,7 @@ def problems(seed: int, count: int, shortest: int) -> Iterator[tuple[Problem, De
         (65_536, 1024, 1024, 1),
         (131_072, 512, 1024, 1),
         (65_536, 4096, 1024, 2),
-        (131_072, 2048, 1024, 16),
+        (131_072, 2048, 1024, 2),
     ],
 )
 def test_survivors_of_many_long_rows_have_room(cols: int, k: int, threads: int, blocks: int) -> None:
