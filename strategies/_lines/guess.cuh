@@ -30,17 +30,33 @@ constexpr int WARPS_RANK = (WARPS * of_32(log_of(WARPS * BLOCKS)) + 31) / 32;  /
 __device__ __forceinline__ unsigned least_of_lanes(unsigned word) { return __reduce_min_sync(~0u, word); }
 __device__ __forceinline__ unsigned long long least_of_lanes(unsigned long long word) { return ~largest_of_lanes(~word); }
 
-// How many of 32 keys are larger.
-__device__ __forceinline__ unsigned larger_of_lanes(const Key* keys, Key key) {
+// How many keys of the warp are larger, of which each lane has one. Numbers say how far each is below the best, since a comparison of
+// integers takes three instructions of two cycles, and of floats two of one; of different keys they differ, but far below. The room
+// is of the warp, and overwritten.
+__device__ __forceinline__ unsigned larger_of_lanes(Key (&room)[32], Key key) {
   unsigned larger = 0;
+  if constexpr (sizeof(Key) == 4) {
+    const float below = __uint2float_rn(largest_of_lanes(key) - key);
+    float* numbers = reinterpret_cast<float*>(room);
+    numbers[lane_of()] = below;
+    __syncwarp();
+    float sums[4] = {};
 #pragma unroll
-  for (int i = 0; i < 32; i++) larger += keys[i] > key;
+    for (int i = 0; i < 32; i++) sums[i % 4] += __saturatef(below - numbers[i]);
+    larger = unsigned((sums[0] + sums[1]) + (sums[2] + sums[3]));
+  } else {
+    room[lane_of()] = key;
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 32; i++) larger += room[i] > key;
+  }
+  __syncwarp();
   return larger;
 }
 
-// The key of a rank, from 1, among 32 of which each lane has one; they are at `keys`, too.
-__device__ __forceinline__ Key ranked_of_lanes(const Key* keys, Key key, unsigned rank) {
-  return least_of_lanes(larger_of_lanes(keys, key) < rank ? key : ~Key(0));
+// The key of a rank, from 1, among those of the lanes.
+__device__ __forceinline__ Key ranked_of_lanes(Key (&room)[32], Key key, unsigned rank) {
+  return least_of_lanes(larger_of_lanes(room, key) < rank ? key : ~Key(0));
 }
 
 struct Ranks {
@@ -60,15 +76,13 @@ __device__ __forceinline__ Ranks ranks_of(unsigned want, unsigned among, float e
 
 // The same for all threads of the cluster; has a barrier of the cluster.
 __device__ __forceinline__ Guess guess_from(Exchange& exchange, Key maximum, Ranks ranks) {
-  exchange.maxima[warp_of()][lane_of()] = maximum;
-  __syncwarp();
   const Key ranked = ranked_of_lanes(exchange.maxima[warp_of()], maximum, ranks.in_warp);
   const Key top = largest_of_lanes(maximum);
   if (lane_of() == 0) exchange.guesses[warp_of()] = ranked, exchange.tops[warp_of()] = top;
   if (threadIdx.x >= WARPS && threadIdx.x < 32) exchange.guesses[threadIdx.x] = exchange.tops[threadIdx.x] = 0;
   __syncthreads();
   Guess guess;
-  guess.cut = ranked_of_lanes(exchange.guesses, exchange.guesses[lane_of()], ranks.in_block);
+  guess.cut = ranked_of_lanes(exchange.maxima[warp_of()], exchange.guesses[lane_of()], ranks.in_block);
   guess.top = largest_of_lanes(exchange.tops[lane_of()]);
 #if BLOCKS > 1
   cluster_wait();

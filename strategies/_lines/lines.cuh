@@ -12,6 +12,15 @@ constexpr unsigned STRIDE = BLOCKS * THREADS;
 constexpr int TOGETHER = RESIDENT > 1 || THREADS > 512 ? 8192 : 4096;  // lines of a block on their way at once
 constexpr int BATCH = LINES * THREADS > TOGETHER ? TOGETHER / THREADS : LINES;  // of a thread
 
+// A line that is read once: the L1 cache makes no room for it, since what many threads have on their way is more than it holds.
+__device__ __forceinline__ uint4 line_past(const uint4* line) {
+  uint4 bits;
+  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+      : "l"(line));
+  return bits;
+}
+
 struct Row {
   const uint4* lines;
   unsigned skew;  // elements before the row in its first line
@@ -108,7 +117,7 @@ template <bool SMALLEST, bool HALF> __device__ __forceinline__ void read_lines(c
     uint4 bits[BATCH];
 #pragma unroll
     for (int i = 0; i < BATCH; i++)
-      bits[i] = maxima.has(begin + i) ? __ldg(row.lines + maxima.line(begin + i)) : make_uint4(0, 0, 0, 0);
+      bits[i] = maxima.has(begin + i) ? line_past(row.lines + maxima.line(begin + i)) : make_uint4(0, 0, 0, 0);
 #pragma unroll
     for (int i = 0; i < BATCH; i++) {
       const Key best = best_of<SMALLEST, HALF>(bits[i], row.order);

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import sqrt
 from typing import ClassVar
 
 from autotopk.candidate import Knob
@@ -24,7 +25,17 @@ KNOBS: dict[str, Sequence[Knob]] = {
 }
 """What kernels can be made for."""
 
-LADDER = ((256, 1, 320), (256, 1, 1280), (256, 4, 320), (256, 4, 1280), (256, 4, 2560), (512, 4, 2560), (256, 8, 2560))
+LADDER = (
+    (256, 1, 320),
+    (256, 1, 1280),
+    (256, 4, 320),
+    (256, 4, 1280),
+    (256, 4, 2560),
+    (512, 4, 640),
+    (512, 4, 2560),
+    (256, 8, 640),
+    (256, 8, 2560),
+)
 """(threads, lines, capacity) of the rungs, for answers in order and in any order."""
 
 WINDOWS_LADDER = ((256, 4, 1280), (256, 4, 2560), (256, 8, 2560))
@@ -182,11 +193,11 @@ def _source(config: BlockBucketsConfig, kind: str, *, ordered: bool = True, wind
 def _shortlist(problem: Problem, device: Device) -> tuple[BlockBucketsConfig, ...]:
     found: list[BlockBucketsConfig] = []
     if problem.k <= MOST_K:
-        least, everything = _least(problem.k), -(-problem.cols * problem.itemsize // 16)
+        everything = -(-problem.cols * problem.itemsize // 16)
         for threads in (256, 512, 1024):
             lines = power_of_two(-(-everything // threads))
             if lines <= LINES[-1]:
-                found.append(_config(threads, lines, least))
+                found.append(_config(threads, lines, _capacity(threads * lines * 16, problem)))
     return tuple([config for config in found if _fits(config, problem.itemsize, device)])
 
 
@@ -195,6 +206,12 @@ def _fits(config: BlockBucketsConfig, itemsize: int, device: Device) -> bool:
     """Whether a device has shared memory for its entries."""
     own = shared_bytes(config, itemsize, ordered=True) + STATIC_BYTES + OWN_BYTES + config.threads * 8
     return own <= device.shared_bytes
+
+
+def _capacity(room: int, problem: Problem) -> int:
+    """Entries enough to list what reaches a guessed cut, where that is an eighth of a row at most; else the fewest."""
+    listed = next((size for size in CAPACITIES if size >= 1.5 * problem.k + 10 * sqrt(problem.k)), MOST_BYTES)
+    return listed if 8 * listed * problem.itemsize <= room else _least(problem.k)
 
 
 def _least(k: int) -> int:

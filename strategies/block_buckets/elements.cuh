@@ -63,6 +63,14 @@ __device__ __forceinline__ Key equal_key_of(Key settled) { return settled == SIG
 
 constexpr int VISITED = 4;  // at once
 
+// Some words of a thread, and their columns.
+template <int COUNT> struct Visited {
+  static constexpr int SIZE = COUNT;
+
+  Word words[COUNT];
+  unsigned columns[COUNT];
+};
+
 // For so many lines of a thread: the fewer, the sooner code that passes over them is done.
 template <int OWN> struct Elements {
   static_assert(OWN <= HELD, "words have bits for so many columns");
@@ -71,7 +79,8 @@ template <int OWN> struct Elements {
   unsigned words[OWN * 4];
   unsigned first;   // column of the first element
   unsigned lines;   // of the block
-  Key edge;         // of an element of a line that is the row's in part
+  bool edges;       // whether lines are the row's in part
+  Key edge;         // of an element of those
   unsigned edge_column;
 
   __device__ __forceinline__ Key key(int i) const {
@@ -85,34 +94,29 @@ template <int OWN> struct Elements {
     return COLUMN_BITS ? least_word(key) | (~column & COLUMNS) : key;
   }
 
-  // Call `visit(words, columns)` for VISITED elements of the thread at once; keys of what is not the row's are 0.
-  template <class Visit> __device__ __forceinline__ void visit_batches(Visit visit) const {
+  // Call `visit(visited)` for `AT_ONCE` elements of the thread at once; keys of what is not the row's are 0.
+  template <int AT_ONCE, class Visit> __device__ __forceinline__ void visit_batches(Visit visit) const {
     unsigned base = first;
     asm volatile("" : "+r"(base));  // else all columns are kept
 #pragma unroll
-    for (int begin = 0; begin < COUNT; begin += VISITED) {
+    for (int begin = 0; begin < COUNT; begin += AT_ONCE) {
       if (begin && begin / VECTOR * THREADS >= lines) break;  // of a row that is shorter than there is room for
-      Word words[VISITED];
-      unsigned columns[VISITED];
+      Visited<AT_ONCE> visited;
 #pragma unroll
-      for (int i = 0; i < VISITED; i++) {
-        columns[i] = base + ((begin + i) / VECTOR * THREADS * VECTOR + (begin + i) % VECTOR);
-        words[i] = word(key(begin + i), columns[i]);
+      for (int i = 0; i < AT_ONCE; i++) {
+        visited.columns[i] = base + ((begin + i) / VECTOR * THREADS * VECTOR + (begin + i) % VECTOR);
+        visited.words[i] = word(key(begin + i), visited.columns[i]);
       }
-      visit(words, columns);
+      visit(visited);
     }
-    if (threadIdx.x < EDGES) {
-      Word words[VISITED] = {word(edge, edge_column)};
-      unsigned columns[VISITED] = {edge_column};
-      visit(words, columns);
-    }
+    if (edges && threadIdx.x < EDGES) visit(Visited<1>{{word(edge, edge_column)}, {edge_column}});
   }
 
   // Call `visit(word, column)` for each.
   template <class Visit> __device__ __forceinline__ void visit(Visit visit) const {
-    visit_batches([&](const Word* words, const unsigned* columns) {
+    visit_batches<VISITED>([&](const auto& visited) {
 #pragma unroll
-      for (int i = 0; i < VISITED; i++) visit(words[i], columns[i]);
+      for (int i = 0; i < visited.SIZE; i++) visit(visited.words[i], visited.columns[i]);
     });
   }
 };
@@ -176,7 +180,8 @@ __device__ __forceinline__ bool has_edge(const Row& row, unsigned column) {
 // Make keys of lines.
 template <int OWN> __device__ __forceinline__ void make_keys(Elements<OWN>& elements, const Row& row, bool smallest) {
   elements.edge = 0;
-  if (threadIdx.x < EDGES) {
+  elements.edges = !row.whole(0) || row.end < row.all_lines();
+  if (elements.edges && threadIdx.x < EDGES) {
     elements.edge_column = edge_column(row);
     if (has_edge(row, elements.edge_column)) elements.edge = settled_key(row.data()[elements.edge_column], row.order);
   }
@@ -279,9 +284,7 @@ template <int OWN>
 __device__ __forceinline__ Guess guess_of(const Elements<OWN>& elements, Exchange& exchange, unsigned want, const Row& row, Plan plan) {
   Key best = 0;
   best_until<0, 1>(elements, plan.group, best);
-  exchange.maxima[warp_of()][lane_of()] = best;
-  __syncwarp();
-  const unsigned larger = larger_among<32>(exchange.maxima[warp_of()], best);
+  const unsigned larger = larger_of_lanes(exchange.maxima[warp_of()], best);
   const Key ranked = least_of_lanes(larger < plan.ranks.in_warp ? best : ~Key(0));
   const Key top = largest_of_lanes(best < (SIGN | infinity_of(row.order)) ? best : Key(0));
   if (lane_of() == 0) exchange.guesses[warp_of()] = ranked, exchange.tops[warp_of()] = top;

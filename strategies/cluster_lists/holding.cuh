@@ -31,7 +31,7 @@ template <class Blocks> struct Holding {
 
   // A line where that is seldom needed: of many, registers would be spilled for it.
   __device__ __forceinline__ uint4 again(const Row& row, int number) const {
-    return Blocks::HOLDS > 8 ? __ldg(row.lines + line(number)) : bits[number];
+    return Blocks::HOLDS > 8 ? line_past(row.lines + line(number)) : bits[number];
   }
 };
 
@@ -47,7 +47,7 @@ template <class Blocks> __device__ __forceinline__ void ask_for_lines(const Row&
   holding.first = row.begin + (warp_of() * Blocks::COUNT + own) * 32 + lane_of(), holding.end = row.end;
 #pragma unroll
   for (int i = 0; i < Blocks::HOLDS; i++)
-    holding.bits[i] = holding.has(i) ? __ldg(row.lines + holding.line(i)) : make_uint4(0, 0, 0, 0);
+    holding.bits[i] = holding.has(i) ? line_past(row.lines + holding.line(i)) : make_uint4(0, 0, 0, 0);
 }
 
 template <class Blocks> __device__ __forceinline__ void find_best(const Row& row, Holding<Blocks>& holding, bool smallest) {
@@ -127,10 +127,9 @@ __device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchang
   const bool finite = !FLOAT || largest < (SIGN | infinity_of(order));  // keys beyond are far from all others
   const Key top = largest_of_lanes(finite ? largest : Key(0));
   if (BELOW) maximum = maximum << BELOW | (threadIdx.x * 40503 & 0xFFFF);
-  exchange.maxima[warp_of()][lane_of()] = maximum;
   if (ORDERED) ordered[warp_of()][lane_of()] = maximum;  // of equal ones, places but the first keep what they have
-  __syncwarp();
   const unsigned larger = larger_of_lanes(exchange.maxima[warp_of()], maximum);
+  exchange.maxima[warp_of()][lane_of()] = maximum;
   if (ORDERED) atomicExch(&ordered[warp_of()][larger], maximum);
   const Key candidate = least_of_lanes(larger < aim.in_warp ? maximum : ~Key(0));
   if (lane_of() == 0) exchange.guesses[warp_of()] = candidate, exchange.tops[warp_of()] = top;

@@ -105,6 +105,11 @@ SIMT_LOAD_AS(__ldcg)
 SIMT_LOAD_AS(__ldcs)
 SIMT_LOAD_AS(__ldlu)
 SIMT_LOAD_AS(__ldcv)
+template <class T>
+SIMT_DEVICE void simt_load_words(unsigned& x, unsigned& y, unsigned& z, unsigned& w, const T* address) {
+  const T words = *address;
+  x = words.x, y = words.y, z = words.z, w = words.w;
+}
 #define SIMT_STORE_AS(NAME) \
   template <class T>        \
   SIMT_DEVICE void NAME(T* address, std::type_identity_t<T> value) { *address = value; }
