@@ -12,12 +12,17 @@ constexpr unsigned STRIDE = BLOCKS * THREADS;
 constexpr int TOGETHER = RESIDENT > 1 || THREADS > 512 ? 8192 : 4096;  // lines of a block on their way at once
 constexpr int BATCH = LINES * THREADS > TOGETHER ? TOGETHER / THREADS : LINES;  // of a thread
 
-// A line that is read once: the L1 cache makes no room for it, since what many threads have on their way is more than it holds.
-__device__ __forceinline__ uint4 line_past(const uint4* line) {
-  uint4 bits;
-  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-      : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
-      : "l"(line));
+// A line, or zeros where it is not to be read. It is read once, so that the L1 cache makes no room for it: what many threads have on
+// their way is more than it holds. The predicate is within, since assembly may be moved out of a branch.
+__device__ __forceinline__ uint4 line_past(const uint4* line, bool reads) {
+  uint4 bits = make_uint4(0, 0, 0, 0);
+  asm("{\n"
+      ".reg .pred reads;\n"
+      "setp.ne.u32 reads, %5, 0;\n"
+      "@reads ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+      "}"
+      : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w)
+      : "l"(line), "r"(unsigned(reads)));
   return bits;
 }
 
@@ -117,7 +122,7 @@ template <bool SMALLEST, bool HALF> __device__ __forceinline__ void read_lines(c
     uint4 bits[BATCH];
 #pragma unroll
     for (int i = 0; i < BATCH; i++)
-      bits[i] = maxima.has(begin + i) ? line_past(row.lines + maxima.line(begin + i)) : make_uint4(0, 0, 0, 0);
+      bits[i] = line_past(row.lines + maxima.line(begin + i), maxima.has(begin + i));
 #pragma unroll
     for (int i = 0; i < BATCH; i++) {
       const Key best = best_of<SMALLEST, HALF>(bits[i], row.order);

@@ -31,7 +31,7 @@ template <class Blocks> struct Holding {
 
   // A line where that is seldom needed: of many, registers would be spilled for it.
   __device__ __forceinline__ uint4 again(const Row& row, int number) const {
-    return Blocks::HOLDS > 8 ? line_past(row.lines + line(number)) : bits[number];
+    return Blocks::HOLDS > 8 ? line_past(row.lines + line(number), has(number)) : bits[number];
   }
 };
 
@@ -47,7 +47,7 @@ template <class Blocks> __device__ __forceinline__ void ask_for_lines(const Row&
   holding.first = row.begin + (warp_of() * Blocks::COUNT + own) * 32 + lane_of(), holding.end = row.end;
 #pragma unroll
   for (int i = 0; i < Blocks::HOLDS; i++)
-    holding.bits[i] = holding.has(i) ? line_past(row.lines + holding.line(i)) : make_uint4(0, 0, 0, 0);
+    holding.bits[i] = line_past(row.lines + holding.line(i), holding.has(i));
 }
 
 template <class Blocks> __device__ __forceinline__ void find_best(const Row& row, Holding<Blocks>& holding, bool smallest) {

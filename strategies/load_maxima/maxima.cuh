@@ -89,7 +89,7 @@ __device__ __forceinline__ void list_elements(const Row& row, const List& list, 
     for (int i = 0; i < AGAIN; i++) {
       const unsigned at = first + i * THREADS + threadIdx.x;
       line[i] = at < listed ? line_at(at) : ~0u;
-      bits[i] = row.whole(line[i]) ? line_past(row.lines + line[i]) : make_uint4(0, 0, 0, 0);
+      bits[i] = line_past(row.lines + line[i], row.whole(line[i]));
     }
 #pragma unroll
     for (int i = 0; i < AGAIN; i++) {
@@ -180,7 +180,7 @@ __device__ __forceinline__ void write_ties(const Row& row, const OfRow& maxima, 
       uint4 bits[AGAIN];
 #pragma unroll
       for (int i = 0; i < AGAIN; i++)
-        bits[i] = i < TILE && is_chosen(first + i) ? line_past(row.lines + maxima.line(first + i)) : make_uint4(0, 0, 0, 0);
+        bits[i] = line_past(row.lines + maxima.line(first + i), i < TILE && is_chosen(first + i));
 #pragma unroll
       for (int i = 0; i < AGAIN && i < TILE; i++) {
         const unsigned ties = elements_equal(bits[i], is_chosen(first + i) ? EVERY : 0, tie, row.order);
@@ -211,7 +211,7 @@ __device__ __forceinline__ void write_ties(const Row& row, const OfRow& maxima, 
       place = places[i * WARPS + warp_of()];
       if (place >= want) continue;
       unsigned ties = 0, some;
-      if (is_chosen(begin + i)) ties = elements_equal(line_past(row.lines + maxima.line(begin + i)), EVERY, tie, row.order);
+      if (is_chosen(begin + i)) ties = elements_equal(line_past(row.lines + maxima.line(begin + i), is_chosen(begin + i)), EVERY, tie, row.order);
       place += scan_lanes(__popc(ties), some) - __popc(ties);
       put(maxima.line(begin + i), ties, place);
     }

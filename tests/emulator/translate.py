@@ -43,7 +43,7 @@ _ASM_CALLS: list[tuple[str, str]] = [
     (r"mov\.u32 (%\d), %%?laneid", "{1} = simt_lane();"),
     (r"mov\.u32 (%\d), %%?lanemask_lt", "{1} = (1u << simt_lane()) - 1;"),
     (r"mov\.u32 (%\d), %%?cluster_ctarank", "{1} = simt_cluster_rank();"),
-    (r"ld\.global\.nc\.L1::no_allocate\.v4\.u32 .*", "simt_load_words(%0, %1, %2, %3, %4);"),
+    (r"\.reg .*@reads ld\.global\.nc\.L1::no_allocate\.v4\.u32 .*", "if (%5) simt_load_words(%0, %1, %2, %3, %4);"),
     (r"(ld|st)\.\S+ .*", "#error"),
 ]
 """PTX by pattern, and what stands for it; {n} is a group, in which %n is the operand of that number."""
