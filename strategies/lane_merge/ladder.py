@@ -110,7 +110,6 @@ FLOAT32: Sequence[Rung] = (
     ("aligned", 4, 2, 8, False, 4, 4, 6),
     ("aligned", 4, 2, 16, False, 3, 2, 64),
     ("aligned", 4, 1, 4, True, 5, 4, 2),
-    ("aligned", 4, 1, 4, True, 5, 5, 4),
     ("aligned", 4, 1, 4, True, 8, 8, 2),
     ("aligned", 2, 1, 4, True, 4, 3, 4),
     ("aligned", 1, 1, 4, True, 4, 4, 4),
