@@ -88,7 +88,6 @@ FLOAT32: Sequence[Rung] = (
     ("aligned", 32, 1, 8, False, 3, 1, 64),
     ("aligned", 32, 1, 8, False, 4, 4, 64),
     ("aligned", 32, 1, 8, False, 14, 12, 8),
-    ("aligned", 32, 1, 16, False, 2, 1, 64),
     ("aligned", 32, 1, 16, False, 1, 0, 32),
     ("aligned", 32, 2, 8, False, 6, 5, 31),
     ("aligned", 8, 2, 16, False, 4, 1, 64),
