@@ -81,28 +81,28 @@ static PyObject *callable_of(void *record, const char *name, PyCapsule_Destructo
   return callable;
 }
 
-/* Trees side by side: what one node asks is a wait for memory, and those of other trees do not depend on it. */
+/* Walks down so many trees of as many nodes side by side: what one node asks is a wait for memory, and those of other
+   trees do not depend on it. */
+static inline void walk(const Curve *self, const double *numbers, int tree, int count, int *nodes) {
+  const int inner = (1 << self->depth) - 1;
+  const uint8_t *asked = self->asked + (size_t)tree * inner;
+  const double *thresholds = self->thresholds + (size_t)tree * inner;
+  for (int level = 0; level < self->depth; level++)
+    for (int i = 0; i < count; i++) {
+      const int node = i * inner + nodes[i];
+      nodes[i] = 2 * nodes[i] + 1 + (numbers[asked[node]] > thresholds[node]);
+    }
+}
+
 static double forest_value(const Curve *self, const double *numbers) {
   const int inner = (1 << self->depth) - 1, leaves = 1 << self->depth;
   double total = 0.0;
   for (int tree = 0; tree < self->trees; tree += BESIDE) {
     const int count = self->trees - tree < BESIDE ? self->trees - tree : BESIDE;
-    const uint8_t *asked = self->asked + (size_t)tree * inner;
-    const double *thresholds = self->thresholds + (size_t)tree * inner, *leaf = self->leaves + (size_t)tree * leaves;
+    const double *leaf = self->leaves + (size_t)tree * leaves;
     int nodes[BESIDE] = {0};
-    if (count == BESIDE) {
-      for (int level = 0; level < self->depth; level++)
-        for (int i = 0; i < BESIDE; i++) {
-          const int node = i * inner + nodes[i];
-          nodes[i] = 2 * nodes[i] + 1 + (numbers[asked[node]] > thresholds[node]);
-        }
-    } else {
-      for (int level = 0; level < self->depth; level++)
-        for (int i = 0; i < count; i++) {
-          const int node = i * inner + nodes[i];
-          nodes[i] = 2 * nodes[i] + 1 + (numbers[asked[node]] > thresholds[node]);
-        }
-    }
+    if (count == BESIDE) walk(self, numbers, tree, BESIDE, nodes);      /* a number that the compiler knows */
+    else walk(self, numbers, tree, count, nodes);
     for (int i = 0; i < count; i++) total += leaf[i * leaves + nodes[i] - inner];
   }
   return total;
@@ -149,8 +149,8 @@ static PyObject *curve(PyObject *module, PyObject *arguments) {
   int depth, traits;
   const char *coefficients, *limits, *asked, *thresholds, *leaves;
   Py_ssize_t terms, limited, nodes, threshold_bytes, leaf_bytes;
-  if (!PyArg_ParseTuple(arguments, "y#y#iiy#y#y#", &coefficients, &terms, &limits, &limited, &depth, &traits, &asked, &nodes,
-                        &thresholds, &threshold_bytes, &leaves, &leaf_bytes))
+  if (!PyArg_ParseTuple(arguments, "y#y#iiy#y#y#", &coefficients, &terms, &limits, &limited, &depth, &traits, &asked,
+                        &nodes, &thresholds, &threshold_bytes, &leaves, &leaf_bytes))
     return NULL;
   const Py_ssize_t inner = depth > 0 && depth < 16 ? ((Py_ssize_t)1 << depth) - 1 : 1, trees = nodes / inner;
   const Py_ssize_t size = (Py_ssize_t)sizeof(double);

@@ -26,8 +26,8 @@ def trees(seed: int, traits: int = 6) -> Forest:
     chance = random.Random(seed)
     edges = [[0.5, 10.0, 20.0, 30.0]] * traits
     asked = [NO_QUESTION, *(BINS * trait + which for trait in range(traits) for which in range(4))]
-    codes = [chance.choice(asked) for _ in range(7 * INNER)]
-    leaves = [chance.randint(-500, 500) for _ in range(7 * LEAVES)]
+    codes = [chance.choice(asked) for _ in range(17 * INNER)]
+    leaves = [chance.randint(-500, 500) for _ in range(17 * LEAVES)]
     return Forest([traits, *(number for its in edges for number in (len(its), *its)), *codes, *leaves])
 
 
