@@ -13,16 +13,16 @@ constexpr int TOGETHER = RESIDENT > 1 || THREADS > 512 ? 8192 : 4096;  // lines 
 constexpr int BATCH = LINES * THREADS > TOGETHER ? TOGETHER / THREADS : LINES;  // of a thread
 
 // A line, or zeros where it is not to be read. It is read once, so that the L1 cache makes no room for it: what many threads have on
-// their way is more than it holds. The predicate is within, since assembly may be moved out of a branch.
+// their way is more than it holds. Volatile, or the compiler moves it to where the line is looked at, and one waits for another.
 __device__ __forceinline__ uint4 line_past(const uint4* line, bool reads) {
   uint4 bits = make_uint4(0, 0, 0, 0);
-  asm("{\n"
-      ".reg .pred reads;\n"
-      "setp.ne.u32 reads, %5, 0;\n"
-      "@reads ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n"
-      "}"
-      : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w)
-      : "l"(line), "r"(unsigned(reads)));
+  asm volatile("{\n"
+               ".reg .pred reads;\n"
+               "setp.ne.u32 reads, %5, 0;\n"
+               "@reads ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+               "}"
+               : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w)
+               : "l"(line), "r"(unsigned(reads)));
   return bits;
 }
 
@@ -37,6 +37,9 @@ struct Row {
   __device__ __forceinline__ bool whole(unsigned line) const { return line >= begin && line < end; }
   __device__ __forceinline__ unsigned column(unsigned line, int e) const { return line * VECTOR + e - skew; }
   __device__ __forceinline__ unsigned all_lines() const { return (skew + cols + VECTOR - 1) / VECTOR; }
+
+  // Past the L1 cache; behind the whole lines the last of them, since what all lanes read is asked for sooner.
+  __device__ __forceinline__ uint4 line_or_last(unsigned line) const { return line_past(lines + min(line, end - 1), end > begin); }
 
   // Its first columns alone.
   __device__ __forceinline__ void cut(unsigned length) { cols = length, end = max((skew + cols) / VECTOR, begin); }
@@ -122,7 +125,7 @@ template <bool SMALLEST, bool HALF> __device__ __forceinline__ void read_lines(c
     uint4 bits[BATCH];
 #pragma unroll
     for (int i = 0; i < BATCH; i++)
-      bits[i] = line_past(row.lines + maxima.line(begin + i), maxima.has(begin + i));
+      bits[i] = row.line_or_last(maxima.line(begin + i));
 #pragma unroll
     for (int i = 0; i < BATCH; i++) {
       const Key best = best_of<SMALLEST, HALF>(bits[i], row.order);

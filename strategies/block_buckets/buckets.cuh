@@ -12,8 +12,9 @@ __device__ __forceinline__ Word word_of(Entry entry) { return COLUMN_BITS ? Word
 __device__ __forceinline__ unsigned column_of(Entry entry) { return COLUMN_BITS ? ~Word(entry) & COLUMNS : ~Word(entry); }
 
 // Evenly wide intervals, the best first: of words, or of numbers.
-template <bool IN_ORDER> struct Buckets {
-  static constexpr int COUNT = IN_ORDER || INTERVALS < 512 ? INTERVALS : 512;
+template <bool IN_ORDER> constexpr int BUCKETS = IN_ORDER || INTERVALS < 512 ? INTERVALS : 512;
+
+template <bool IN_ORDER, int COUNT = BUCKETS<IN_ORDER>> struct Buckets {
 
   Word top;      // in the first bucket with all above it
   Word behind;   // the top and 1
@@ -52,13 +53,13 @@ template <bool IN_ORDER> struct Buckets {
 };
 
 // From `least` on; few are above the top. Of numbers where that is asked for and possible.
-template <bool IN_ORDER>
-__device__ __forceinline__ Buckets<IN_ORDER> buckets_of(Word top, Word least, bool numbers, Order order) {
-  constexpr int COUNT = Buckets<IN_ORDER>::COUNT, COUNT_BITS = 31 - __builtin_clz(COUNT);
+template <bool IN_ORDER, int COUNT = BUCKETS<IN_ORDER>>
+__device__ __forceinline__ Buckets<IN_ORDER, COUNT> buckets_of(Word top, Word least, bool numbers, Order order) {
+  constexpr int COUNT_BITS = 31 - __builtin_clz(COUNT);
   const Word range = top - least;
   const Word step = IN_ORDER ? unsigned(fminf(__fdividef(COUNT * 4294967296.f * 0.99999f, float(range) + 1), 4294967040.f))
                              : max(bits_of(range) - COUNT_BITS, 0);
-  Buckets<IN_ORDER> buckets = {top, top + 1, step, 0, 0, order};
+  Buckets<IN_ORDER, COUNT> buckets = {top, top + 1, step, 0, 0, order};
   if (IN_ORDER && numbers && top > least) {
     buckets.number = number_of(element_of(key_of_word(top), order), order);
     const float width = buckets.number - number_of(element_of(key_of_word(least), order), order);

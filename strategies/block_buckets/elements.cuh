@@ -94,6 +94,21 @@ template <int OWN> struct Elements {
     return COLUMN_BITS ? least_word(key) | (~column & COLUMNS) : key;
   }
 
+  // Of the thread's i-th.
+  __device__ __forceinline__ unsigned column(unsigned i) const { return first + (i / VECTOR * THREADS * VECTOR + i % VECTOR); }
+
+  // Which of `MOST` elements from `begin` on reach a cut, a bit each.
+  template <int MOST> __device__ __forceinline__ unsigned reaching(int begin, Key cut) const {
+    unsigned bits = 0;
+#pragma unroll
+    for (int i = begin; i < begin + MOST && i < COUNT; i++) {
+      if (i && i % VECTOR == 0 && i / VECTOR * THREADS >= lines) break;
+      const unsigned word = words[i / PER_WORD];  // in its upper half the other key of the word does not matter
+      if ((PER_WORD == 1 || i % 2 ? word : word << 16) >= (PER_WORD == 1 ? cut : cut << 16)) bits |= 1u << (i - begin);
+    }
+    return bits;
+  }
+
   // Call `visit(visited)` for `AT_ONCE` elements of the thread at once; keys of what is not the row's are 0.
   template <int AT_ONCE, class Visit> __device__ __forceinline__ void visit_batches(Visit visit) const {
     unsigned base = first;

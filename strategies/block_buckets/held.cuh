@@ -2,11 +2,7 @@
 // guessed cut are counted by buckets; sums of the counts tell the bucket of the k-th and where each begins; elements of the
 // buckets up to it go there, and rank among the few of their own.
 #pragma once
-#include "crowds.cuh"
-
-// Of long rows of which few are wanted, those that reach the cut are listed first, so that only they are counted and placed: a counter
-// takes as long for one lane as for many.
-constexpr bool LISTS = CAPACITY * 8 <= THREADS * HELD * VECTOR;
+#include "listed.cuh"
 
 constexpr unsigned MOST_OF_BUCKET = CAPACITY / 5 < 128 ? CAPACITY / 5 : 128;  // of the k-th, where there is no order
 
@@ -43,47 +39,6 @@ __device__ __forceinline__ void place_elements(const Elements<OWN>& elements, co
 #pragma unroll
     for (int i = 0; i < visited.SIZE; i++)
       if (places[i] != ~0u) room.entries[places[i]] = entry_of(visited.words[i], visited.columns[i]);
-  });
-}
-
-// Entries of the list that are this thread's.
-struct OwnEntries {
-  Entry each[LISTED];
-  unsigned count;
-
-  template <class Visit> __device__ __forceinline__ void visit(Visit visit) const {
-#pragma unroll
-    for (int i = 0; i < LISTED; i++)
-      if (threadIdx.x + i * THREADS < count) visit(each[i]);
-  }
-};
-
-// List elements from `least` on, in no order. Returns how many there are: if more than CAPACITY, not all are listed. Has a barrier.
-template <int OWN> __device__ __forceinline__ unsigned list_elements(const Elements<OWN>& elements, const Room& room, Word least) {
-  unsigned own = 0, all, start = 0;
-  elements.visit([&](Word word, unsigned) { own += word >= least; });
-  const unsigned upto = scan_lanes(own, all);
-  if (lane_of() == 0 && all) start = atomicAdd(&room.counters.count, all);
-  start = __shfl_sync(~0u, start, 0);
-  if (start + all <= CAPACITY) {  // of all lanes, so that none looks at its own room
-    Entry* entry = room.entries + (start + upto - own);
-    elements.visit([&](Word word, unsigned column) {
-      if (word >= least) *entry++ = entry_of(word, column);
-    });
-  }
-  __syncthreads();
-  return room.counters.count;
-}
-
-template <class BucketOf> __device__ __forceinline__ void count_entries(const OwnEntries& own, const Room& room, BucketOf bucket_of) {
-  own.visit([&](Entry entry) { atomicAdd(&room.counts[bucket_of(word_of(entry))], 1u); });
-}
-
-template <class BucketOf>
-__device__ __forceinline__ void place_entries(const OwnEntries& own, const Room& room, unsigned last, BucketOf bucket_of) {
-  own.visit([&](Entry entry) {
-    const unsigned bucket = bucket_of(word_of(entry));
-    if (bucket <= last) room.entries[atomicAdd(&room.counts[bucket], 1u)] = entry;
   });
 }
 
@@ -202,31 +157,20 @@ template <int OWN> struct HeldRow {
 // Call `answers.put(rank, key, column)` for the best k, each by some thread. What crowds is left to `select_crowd`.
 template <int OWN, class Answers>
 __device__ __forceinline__ void select_in_order(const Row& row, const HeldRow<OWN>& held, unsigned k, const Room& room, const Answers& answers) {
-  constexpr int COUNT = Buckets<true>::COUNT;
+  constexpr int COUNT = BUCKETS<true>;
   const Key cut = held.guess.cut, top = held.guess.top;
   Word least = least_word(cut);
   bool numbers = cut == 0 || ((cut ^ top) & SIGN) || top - cut > FEW_OCTAVES, all = cut == 0;
   if (all) least = held.lowest(room);
-  bool crowd, listed = false;
+  if (MOST_LISTED > 0 && !all && k <= MOST_LISTED && select_listed(row, held.elements, cut, held.most(), numbers, k, room, answers))
+    return;
+  bool crowd;
   Crossing crossing;
   Buckets<true> buckets;
-  OwnEntries own = {};
-  if (LISTS && !all && float(k) * 1.5f + 10 * sqrtf(float(k)) <= CAPACITY) {  // as many as reach the cut of nearly every row
-    own.count = list_elements(held.elements, room, least);
-    listed = own.count >= k && own.count <= CAPACITY;
-    if (listed) {
-#pragma unroll
-      for (int i = 0; i < LISTED; i++)
-        if (threadIdx.x + i * THREADS < own.count) own.each[i] = room.entries[threadIdx.x + i * THREADS];
-    }
-  }
 #pragma unroll 1
   for (;;) {
     buckets = buckets_of<true>(held.most() < least ? ALL_KEYS : held.most(), least, numbers, row.order);
-    if (LISTS && listed) {
-      if (buckets.scale == 0) count_entries(own, room, [&](Word word) { return buckets.of_word(word); });
-      else count_entries(own, room, [&](Word word) { return buckets.of_number(word); });
-    } else if (buckets.scale == 0) count_elements<COUNT>(held.elements, room, least, [&](Word word) { return buckets.of_word(word); });
+    if (buckets.scale == 0) count_elements<COUNT>(held.elements, room, least, [&](Word word) { return buckets.of_word(word); });
     else count_elements<COUNT>(held.elements, room, least, [&](Word word) { return buckets.of_number(word); });
     __syncthreads();
     const Added added = add_buckets<COUNT>(room, k);
@@ -240,10 +184,7 @@ __device__ __forceinline__ void select_in_order(const Row& row, const HeldRow<OW
   const bool certain = crossing.bucket < COUNT;
   const unsigned count = crossing.before + crossing.count, last = crossing.bucket;
   if (certain && count <= CAPACITY && !crowd) {
-    if (LISTS && listed) {
-      if (buckets.scale == 0) place_entries(own, room, last, [&](Word word) { return buckets.of_word(word); });
-      else place_entries(own, room, last, [&](Word word) { return buckets.of_number(word); });
-    } else if (buckets.scale == 0) place_elements(held.elements, room, least, last, [&](Word word) { return buckets.of_word(word); });
+    if (buckets.scale == 0) place_elements(held.elements, room, least, last, [&](Word word) { return buckets.of_word(word); });
     else place_elements(held.elements, room, least, last, [&](Word word) { return buckets.of_number(word); });
     __syncthreads();
     if (buckets.scale == 0) rank_entries(room, count, k, [&](Word word) { return buckets.of_word(word); }, answers);
@@ -263,7 +204,7 @@ __device__ __forceinline__ void select_in_order(const Row& row, const HeldRow<OW
 template <int OWN, class Answers>
 __device__ __forceinline__ void select_in_any_order(const Row& row, const HeldRow<OWN>& held, unsigned k, const Room& room,
                                                     const Answers& answers, Part part) {
-  constexpr int COUNT = Buckets<false>::COUNT;
+  constexpr int COUNT = BUCKETS<false>;
   Word least = least_word(held.guess.cut), top = held.most(), below = 0;
   unsigned want = k;
   Crossing crossing;
@@ -322,8 +263,8 @@ __device__ __forceinline__ void select_held(const Row& row, const First<ASKED>& 
                                             const Answers& answers, Part part = WHOLE) {
   HeldRow<OWN> held;
   held.elements = ask_for_elements<OWN>(row, asked);
-  clear_buckets<Buckets<IN_ORDER>::COUNT>(room);  // while lines are on their way
-  if (LISTS && threadIdx.x == 0) room.counters.count = 0;
+  clear_buckets<BUCKETS<IN_ORDER>>(room);  // while lines are on their way
+  if (MOST_LISTED > 0 && threadIdx.x == 0) room.counters.count = 0;
   Plan plan = plan_of<Elements<OWN>::COUNT>(k, row);
   if (OWN <= 2) asm volatile("" : "+r"(plan.group), "+r"(plan.ranks.in_warp), "+r"(plan.ranks.in_block));  // while lines are on their way
   make_keys(held.elements, row, smallest);

@@ -46,8 +46,7 @@ template <bool SMALLEST, bool HALF, class Blocks> __device__ __forceinline__ voi
 template <class Blocks> __device__ __forceinline__ void ask_for_lines(const Row& row, Holding<Blocks>& holding, unsigned own = Blocks::own()) {
   holding.first = row.begin + (warp_of() * Blocks::COUNT + own) * 32 + lane_of(), holding.end = row.end;
 #pragma unroll
-  for (int i = 0; i < Blocks::HOLDS; i++)
-    holding.bits[i] = line_past(row.lines + holding.line(i), holding.has(i));
+  for (int i = 0; i < Blocks::HOLDS; i++) holding.bits[i] = row.line_or_last(holding.line(i));
 }
 
 template <class Blocks> __device__ __forceinline__ void find_best(const Row& row, Holding<Blocks>& holding, bool smallest) {

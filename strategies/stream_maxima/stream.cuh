@@ -78,7 +78,7 @@ template <bool SMALLEST, bool HALF> __device__ __forceinline__ void read_lines(c
     if (maxima.line(begin) - lane_of() < maxima.end) {  // lines of the warp
       uint4 bits[BATCH];
 #pragma unroll
-      for (int i = 0; i < BATCH; i++) bits[i] = line_past(row.lines + min(maxima.line(begin + i), maxima.end - 1), maxima.end > 0);
+      for (int i = 0; i < BATCH; i++) bits[i] = row.line_or_last(maxima.line(begin + i));
       __syncwarp();  // all are asked for before the first is looked at
 #pragma unroll
       for (int i = 0; i < BATCH; i++) {

@@ -75,6 +75,7 @@ KINDS = [
     Kind("block_buckets", "float32", BlockBucketsConfig(32, 8, 160)),
     Kind("block_buckets", "float32", BlockBucketsConfig(128, 1, 320)),
     Kind("block_buckets", "bfloat16", BlockBucketsConfig(32, 4, 160)),
+    Kind("block_buckets", "bfloat16", BlockBucketsConfig(32, 8, 80)),
     Kind("block_buckets", "float16", BlockBucketsConfig(64, 2, 80)),
     Kind("cluster_lists", "float32", ClusterListsConfig(1, 64, 4, 128)),
     Kind("cluster_lists", "float32", ClusterListsConfig(2, 32, 8, 64)),
