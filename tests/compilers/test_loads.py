@@ -1,4 +1,4 @@
-"""Lines of a row that are on their way at once, by the machine code: loads that wait for each other are right, and take twice as long."""
+"""Lines of a row that are on their way at once, by the machine code: where they wait for each other, times are double."""
 
 import re
 import subprocess
