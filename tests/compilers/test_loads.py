@@ -1,4 +1,4 @@
-"""Lines of a row that are on their way at once, by the machine code: where they wait for each other, times are double."""
+"""Lines of a row that are on their way at once, by the machine code: if they wait for each other, times double."""
 
 import re
 import subprocess
