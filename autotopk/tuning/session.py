@@ -24,7 +24,7 @@ from autotopk.tuning.race import DROP, Race, estimate, survivors, together
 from autotopk.tuning.search import Search, left
 from autotopk.tuning.worker import Worker
 from autotopk.tuning_db.records import Measurement, Stage, Status, Winner
-from autotopk.tuning_db.winners import Evidence, derive
+from autotopk.tuning_db.winners import Evidence, derive, ratio_of
 from autotopk.workloads import Workload
 
 SCREENING = 0.6
@@ -39,6 +39,9 @@ TRIES = 3
 PLACES = 5
 """In memory, where a race is run before the winner of earlier runs gives way: where code and data lie moves times of
 few microseconds by as much as a tenth."""
+
+AHEAD = 4
+"""Most candidates that are raced there because they were quicker: what one race alone says of them is no reason."""
 
 BATCH = 64
 """Candidates that are asked for at a time where all will be."""
@@ -209,11 +212,14 @@ class Session:
         return [one for one in dict.fromkeys((winner.candidate, second, TORCH_TOPK)) if one in self._identities]
 
     def _flipped(self) -> list[Candidate]:
-        """The winner and that of earlier runs, and torch.topk, where these are two and were raced now."""
+        """The winner and that of earlier runs, who was quicker than that, and torch.topk; none where these are one."""
         winner, held = self._winner(), self.incumbent and self.incumbent.candidate
         if winner is None or held in (None, winner.candidate) or held not in self.statuses or self._late(1.0):
             return []
-        return [one for one in dict.fromkeys((winner.candidate, held, TORCH_TOPK)) if one in self._log.raced]
+        raced = {one: ratio_of(its) for one, its in self._log.raced.items() if one in self.statuses}
+        quicker = {one: ratio for one, ratio in raced.items() if ratio < raced.get(held, 0.0)}
+        ahead = sorted(quicker, key=quicker.__getitem__)[:AHEAD]
+        return [one for one in dict.fromkeys((winner.candidate, held, *ahead, TORCH_TOPK)) if one in raced]
 
     def _screened(self, candidate: Candidate, build: Build) -> Measurement:
         self._identities[candidate] = build.identity

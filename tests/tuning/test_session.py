@@ -266,6 +266,18 @@ def test_what_one_process_alone_finds_faster_is_no_winner(store: Store) -> None:
     assert worker.turns["sample", FASTER] == 21
 
 
+def test_whoever_was_quicker_is_raced_elsewhere(store: Store) -> None:
+    """Two are as quick, so that the first by name would win; what one process says of the other is no reason either."""
+    held = config("sort")
+    run_session(store, ReplayWorker(times={held: 10.0}))
+    elsewhere = ReplayWorker(times={held: 10.0, FAST: 10.0, FASTER: 10.0})
+    worker = ReplayWorker(times={held: 10.0, FAST: 9.0, FASTER: 9.0}, elsewhere=elsewhere)
+    result = run_session(store, worker, incumbent=winner_of(store), code="now")
+    assert result.winner is not None
+    assert result.winner.candidate.config == held
+    assert {elsewhere.turns["sample", one] for one in (held, FAST, FASTER)} == {21}
+
+
 def test_where_no_other_process_starts_the_same_decides(store: Store) -> None:
     class Alone(ReplayWorker):
         def start(self) -> None:

@@ -170,6 +170,35 @@ def test_incumbent_stays_where_processors_of_the_model_differ_by_more_than_it_is
     assert found.candidate.strategy == ("z" if stays else "a")
 
 
+@pytest.mark.parametrize(
+    ("runs", "stays"),
+    [
+        ([1.20, 0.90], True),
+        ([1.20, 0.90, 0.90, 0.90, 0.90], False),
+        ([1.05, 0.95, 1.05, 0.95, 1.05, 0.95], True),
+        ([1.03, 0.90], False),
+        ([None, 0.95], False),
+    ],
+)
+def test_incumbent_stays_unless_beaten_in_the_mean_of_the_runs(runs: Sequence[float | None], *, stays: bool) -> None:
+    """By how many times its time the other took in each run; nobody had raced the other in the last case."""
+    evidence = []
+    for run, times in enumerate(runs, 1):
+        evidence.append(Evidence(measurement("z", 0.5, day=run), "aten", run=run))
+        if times is not None:
+            evidence.append(Evidence(measurement("a", 0.5 * times, day=run), "aten", run=run))
+    (found,) = derive(evidence).values()
+    assert found.candidate.strategy == ("z" if stays else "a")
+
+
+def test_incumbent_is_not_protected_by_what_other_code_took() -> None:
+    evidence = [Evidence(measurement("z", 0.5), "aten", run=1), Evidence(measurement("a", 0.9), "aten", run=1)]
+    evidence += [Evidence(measurement("z", 0.5, day=2), "aten", run=2)]
+    evidence += [Evidence(measurement("a", 0.45, day=2, code="v2"), "aten", run=2)]
+    (found,) = derive(evidence).values()
+    assert found.candidate.strategy == "a"
+
+
 def test_incumbent_is_known_by_strategy_and_configuration_not_code() -> None:
     newer = measurement("z", 0.51, day=2, code="v2")
     assert won(newer, measurement("a", 0.5, day=2), before=[measurement("z", 0.9)]) == "z"
