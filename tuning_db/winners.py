@@ -17,6 +17,10 @@ SAME = 0.02
 """Most that two candidates differ by, as a fraction, where names decide between them."""
 
 
+WRONG = 1.2
+"""How many times as slow beside another as in the last run a candidate was in one in which something was wrong."""
+
+
 class Evidence(NamedTuple):
     """A measurement, and what torch.topk was when it was taken (`Environment.baseline`)."""
 
@@ -41,10 +45,11 @@ def derive(evidence: Iterable[Evidence]) -> dict[str, Winner]:
        others torch.topk's ratio is 1, whatever a race against itself said. Where it was not measured, nobody wins.
     8. The incumbent (the same candidate, whatever its code) stays unless the best is faster by 3 %, or where that
        is wider by their joint 95 % margin, or by how far specimens of the model differ on any candidate of the
-       key; and by 3 % in the mean of all runs that raced both: kernels of few microseconds are faster in one process
-       and slower in the next. Else, of those that no margin tells from the best, at most 2 % slower, the first by name wins: whoever
-       measures comes to the same one. The incumbent is who won by what was known when the run before had ended with
-       the key: who merges databases need not know in which order they learnt what.
+       key; and by 3 % in the mean of all runs that raced both, since kernels of few microseconds are faster in one
+       process and slower in the next, but for runs that contradict the last by a fifth, in which something was wrong.
+       Else, of those that no margin tells from the best, at most 2 % slower, the first by name wins: whoever measures
+       comes to the same one. The incumbent is who won by what was known when the run before had ended with the key:
+       who merges databases need not know in which order they learnt what.
     9. The runner-up is the first of the others; its gap is negative where it was faster but could not win.
 
     Noisy measurements do not count, and change nothing.
@@ -158,8 +163,10 @@ def _run_after_run(best: Evidence, incumbent: Evidence, standing: list[Evidence]
         {one.run: ratio_of(one.measurement) for one in standing if _candidate(one) == candidate}
         for candidate in (_candidate(best), _candidate(incumbent))
     ]
+    last = ratio_of(best.measurement) / ratio_of(incumbent.measurement)
     ratios = sorted(raced[0][run] / raced[1][run] for run in raced[0].keys() & raced[1].keys())
-    return not ratios or geometric_mean(ratios) <= 1 - REPLACE
+    alike = [one for one in ratios if 1 / WRONG <= one / last <= WRONG]
+    return not alike or geometric_mean(alike) <= 1 - REPLACE
 
 
 def _same(best: Measurement, other: Measurement) -> bool:

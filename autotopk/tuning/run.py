@@ -90,7 +90,8 @@ class TuningRun:
                 else:
                     self._finish(result)
                     if session.anew and session.before and result.outcome == "tuned":
-                        self.context.store.discard(self.context.device.fingerprint, workload.key, session.before)
+                        if session.forgotten:
+                            self.context.store.discard(self.context.device.fingerprint, workload.key, session.before)
                         self._renewed.add(workload)
                     if again:
                         self._second.add(workload)

@@ -83,8 +83,8 @@ class Session:
         self.before = max((one.measurement.measured_at for one in self.evidence), default="")
         """When the last measurement of earlier runs was taken, by the clock of whoever took it; empty without one."""
         self._last = self.before
-        if self.anew:
-            self.evidence = []
+        self.forgotten, self.evidence = (self.evidence, list[Evidence]()) if self.anew else ([], self.evidence)
+        """What is to count no more, and what does."""
         self._log = Log.of(self.evidence, self.context.baseline)
         self._identities: dict[Candidate, Identity] = {}
         self._space = list(dict.fromkeys([*self.candidates, TORCH_TOPK]))
@@ -131,6 +131,7 @@ class Session:
                     failed = self._race(contenders)  # a failure lets slower ones in
             if not self._noise and (flipped := self._flipped()):
                 self._race(flipped, self.context.worker.places(PLACES))
+            self._recall()
         except MeasurementError as error:
             return self.result("failed", str(error))
         if self._noise:
@@ -220,6 +221,12 @@ class Session:
         quicker = {one: ratio for one, ratio in raced.items() if ratio < raced.get(held, 0.0)}
         ahead = sorted(quicker, key=quicker.__getitem__)[:AHEAD]
         return [one for one in dict.fromkeys((winner.candidate, held, *ahead, TORCH_TOPK)) if one in raced]
+
+    def _recall(self) -> None:
+        """Forget nothing where the winner of earlier runs was raced anew, and stays by what these and this one say."""
+        held, both = self.incumbent and self.incumbent.candidate, [*self.forgotten, *self.evidence]
+        if self.forgotten and held in self._log.raced and held in [one.candidate for one in derive(both).values()]:
+            self.forgotten, self.evidence = [], both
 
     def _screened(self, candidate: Candidate, build: Build) -> Measurement:
         self._identities[candidate] = build.identity

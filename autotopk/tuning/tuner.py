@@ -74,7 +74,8 @@ def tune(
             "oracle" races everything.
         budget_s: seconds of wall clock to end after; by default some for every workload, unlimited for "oracle".
         strategies: names of those to measure beside torch.topk, by default all.
-        force: measure the workloads anew; what was measured before ceases to count as each of them is finished.
+        force: measure the workloads anew; what was measured before ceases to count as each of them is finished, unless
+            the winner was raced anew and stays by all of it.
         campaign: shares the workloads with all tuners of this name on the same model of device and the same database:
             each is measured by one of them. By default a server's tuners of the same effort, strategies and versions
             share, and those of a file do not.

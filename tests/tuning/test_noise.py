@@ -181,6 +181,24 @@ def test_force_measures_anew_and_what_was_before_ceases_to_count(
     assert len(store.measurements()) > len(store.evidence(DEVICE.fingerprint, WORKLOAD.key)) > 0
 
 
+@pytest.mark.parametrize(("challenger", "expected", "forgets"), [(48.0, FAST, False), (40.0, FASTER, True)])
+def test_force_forgets_nothing_where_the_winner_stays_by_all_runs(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, challenger: float, expected: str, forgets: bool
+) -> None:
+    """It was 8 % faster in the first run, and is 4 % slower now, or a fifth: the one is noise, the other is none."""
+    run_session(store, ReplayWorker(times={FAST: 50.0, FASTER: 54.0}))
+    assert published(store)
+    monkeypatch.setattr(
+        "autotopk.tuning.tuner.Worker", lambda *_, **__: ReplayWorker(times={FAST: 50.0, FASTER: challenger})
+    )
+    for _ in range(2):
+        run(tmp_path, force=True, strategies=["torch_fallback"])
+        (winner,) = artifact.read(tmp_path / "winners.sqlite")
+        assert winner.candidate.config == expected
+        counts, measured = len(store.evidence(DEVICE.fingerprint, WORKLOAD.key)), len(store.measurements())
+        assert (counts < measured) == forgets
+
+
 def test_a_discarded_winner_is_dropped_until_it_is_measured_again(store: Store) -> None:
     run_session(store, ReplayWorker(times={FASTER: 40}))
     assert published(store) is not None
