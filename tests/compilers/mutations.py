@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal, get_args
 
-from autotopk.kernel import Kernel
+from autotopk.kernel import MAX_PARAMETERS, Kernel
 from tests.compilers.small_sources import header, sealed
 
 Kind = Literal["flips", "cut", "spliced", "random", "swapped", "edited", "sealed code", "sealed edits", "sealed JSON"]
@@ -14,7 +14,7 @@ Kind = Literal["flips", "cut", "spliced", "random", "swapped", "edited", "sealed
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 31, 1024, 1025, 232_448, 232_449, 2**31, 2**63, 10**400, 0.5, 1e308, float("nan")),
     *("", "x", "64", "x" * 300, "a\x00b", "[/red]\x1b[31m", "\ud800", "ä"),
-    *([], {}, [[]], [64], ["x"], {"name": "x"}, [{"name": "x", "kind": "pointer"}] * 30),
+    *([], {}, [[]], [64], ["x"], {"name": "x"}, [{"name": "x", "kind": "pointer"}] * (MAX_PARAMETERS + 1)),
     [{"name": "nobody", "kind": "pointer"}],
     [{"name": "x", "kind": "float"}],
 )
@@ -96,6 +96,6 @@ def is_launchable(kernel: Kernel) -> bool:
         and type(kernel.cooperative) is type(kernel.programmatic_launch) is bool
         and kernel.symbol.isascii()
         and 0 < len(kernel.symbol) <= 256
-        and len(kernel.parameters) <= 24
+        and len(kernel.parameters) <= MAX_PARAMETERS
         and all(one.name.isascii() and one.kind in ("pointer", "int32", "int64") for one in kernel.parameters)
     )
