@@ -219,7 +219,7 @@ class Session:
             return []
         raced = {one: ratio_of(its) for one, its in self._log.raced.items() if one in self.statuses}
         quicker = {one: ratio for one, ratio in raced.items() if ratio < raced.get(held, 0.0)}
-        ahead = sorted(quicker, key=quicker.__getitem__)[:AHEAD]
+        ahead = survivors(quicker, within=math.inf, limit=AHEAD)
         return [one for one in dict.fromkeys((winner.candidate, held, *ahead, TORCH_TOPK)) if one in raced]
 
     def _recall(self) -> None:

@@ -176,7 +176,7 @@ def _source(config: BlockBucketsConfig, kind: str, *, ordered: bool = True, wind
         "INTERVALS": _buckets(config, ordered),
         "ITEMS": 1,
         "RESIDENT": config.resident,
-        "MOST_LISTED": _most_listed(config, element_bytes) if ordered else 0,
+        "MOST_LISTED": _most_listed(config.capacity, config.room, element_bytes) if ordered else 0,
     }
     form = "_windows" if windows else "" if ordered else "_any"
     return CudaSource(
@@ -210,19 +210,17 @@ def _fits(config: BlockBucketsConfig, itemsize: int, device: Device) -> bool:
 
 
 def _capacity(room: int, problem: Problem) -> int:
-    """Entries enough to list what reaches a guessed cut, where that is an eighth of a row at most; else the fewest."""
-    listed = next((size for size in CAPACITIES if problem.k <= _listed(size)), MOST_BYTES)
-    return listed if 8 * listed * problem.itemsize <= room else _least(problem.k)
+    """Entries enough to list what reaches a guessed cut, where that is done; else the fewest."""
+    listing = (size for size in CAPACITIES if problem.k <= _most_listed(size, room, problem.itemsize))
+    return next(listing, _least(problem.k))
 
 
-def _listed(capacity: int) -> int:
-    """The largest k of which nearly every row's list has room for what reaches a guessed cut: 1.5 k + 10 sqrt(k)."""
-    return int(((sqrt(100 + 6 * capacity) - 10) / 3) ** 2)
+def _most_listed(capacity: int, room: int, itemsize: int) -> int:
+    """The largest k for which what reaches a cut is listed, or 0: lists are an eighth of the longest row at most.
 
-
-def _most_listed(config: BlockBucketsConfig, itemsize: int) -> int:
-    """The largest k for which what reaches a cut is listed, or 0: lists are an eighth of a row at most."""
-    return _listed(config.capacity) if 8 * config.capacity * itemsize <= config.room else 0
+    Of nearly every row so many reach a guessed cut, or fewer: 1.5 k + 10 sqrt(k).
+    """
+    return int(((sqrt(100 + 6 * capacity) - 10) / 3) ** 2) if 8 * capacity * itemsize <= room else 0
 
 
 def _least(k: int) -> int:
