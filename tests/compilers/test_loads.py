@@ -22,6 +22,8 @@ NVDISASM = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdis
 
 LOAD = re.compile(r"\bLDG\S*\.NA\.128\S* R(\d+),")
 REGISTER = re.compile(r"\bR(\d+)\b")
+WRITTEN = re.compile(r"(?:@!?U?P\d+\s+)?[A-Z][\w.]*\s+R\d+,")
+"""An instruction up to the register that it writes, where it writes one: comparisons and stores have none there."""
 
 
 def together(source: KernelSource, folder: Path) -> list[int]:
@@ -35,7 +37,7 @@ def together(source: KernelSource, folder: Path) -> list[int]:
             first = int(load[1])
             waiting |= {first, first + 1, first + 2, first + 3}
             count += 1
-        elif waiting.intersection(int(number) for number in REGISTER.findall(line)[1:]):
+        elif waiting.intersection(int(number) for number in REGISTER.findall(WRITTEN.sub("", line, count=1))):
             found.append(count)
             waiting, count = set(), 0
     return found
