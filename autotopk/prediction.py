@@ -134,7 +134,7 @@ class Point:
     residuals: dict[str, float]
     """Of each strategy, a mean; of each candidate what is left."""
     slow: frozenset[str] = frozenset()
-    """Strategies that were far behind, see `FAR_BEHIND`."""
+    """Strategies that were far behind, see `FAR_BEHIND`, or are predicted to be where they were not measured."""
 
     @cached_property
     def quick(self) -> frozenset[str]:
@@ -154,7 +154,7 @@ class Near:
 
     @property
     def slow(self) -> set[str]:
-        """Strategies that were far behind wherever they were measured around."""
+        """Strategies that were far behind all around."""
         sayings = [point.slow for point in self.judges]
         behind = set().union(*sayings).difference(*[point.quick for point in self.judges])
         return {name for name in behind if sum([name in slow for slow in sayings]) >= LEAST_JUDGES}

@@ -33,11 +33,13 @@ from autotopk.prediction import (
     place_of,
     rows_of,
 )
+from autotopk.runtime import predicting
 from autotopk.tuning.boosting import Array
 from autotopk.tuning.fitting import Fit, Sample, Times, by_point, samples_of, times_of
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence
+from autotopk.workloads import Workload
 
 FOLDS, FEWEST_FOLDS, FOLDED = 64, 8, 3200
 """Most and fewest fits that leave points out, of few points each alone; together they are fitted to about so many."""
@@ -76,7 +78,16 @@ def fit(times: Times, device: Device, *, trees: bool = True) -> dict[str, Model]
         if len(fitted.keys) >= LEAST_POINTS:
             model = found[kind] = fitted.model()
             model.regions = regions(regrets(fitted, samples))
+            if trees:
+                leave_behind(model, fitted.keys, device)
     return found
+
+
+def leave_behind(model: Model, keys: Iterable[TuningKey], device: Device) -> None:
+    """Count what is predicted to be far behind at a point, and was not measured there, with what was: no call asks."""
+    told = {place_of(key): predicting.far_behind(Workload.of(key).problem(device.type), device, model) for key in keys}
+    for point in model.points:
+        point.slow |= told[point.place] - point.residuals.keys()
 
 
 def bound(models: Mapping[str, Model], device_type: str, key: TuningKey) -> float:

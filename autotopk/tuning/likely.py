@@ -16,10 +16,10 @@ from autotopk.runtime import predicting, winners
 from autotopk.strategy import numbers
 from autotopk.tuning.candidates import candidates, heuristics, rungs
 
-UNLIKELY = 1.15
+UNLIKELY = 1.1
 """Times the least predicted time that are too many for a point of a shortlist."""
 
-HOPELESS = 1.3
+HOPELESS = 1.25
 """And for a rung, or what a strategy would run by its own rule: a block on 100 million columns takes 500 times."""
 
 

@@ -14,7 +14,7 @@ struct Span {
   unsigned skew;                 // position of the row's first element
   unsigned begin, end;           // positions of the part
   unsigned first, last;          // its whole loads
-  unsigned row_first, row_last;  // those of the row
+  unsigned row_first;            // that of the row
   unsigned seed;                 // of where the sample looks
 };
 
@@ -151,6 +151,10 @@ struct WholeRow {
     return unsigned(reinterpret_cast<unsigned long long>(data) % 128 / ELEMENT_BYTES);
   }
 
+  // The first of the whole loads of the row, and the end of the last.
+  __device__ __forceinline__ unsigned first_load() const { return (skew() + VECTOR - 1) / VECTOR; }
+  __device__ __forceinline__ unsigned last_load() const { return (cols + skew()) / VECTOR; }
+
   // Where part `number` of `parts` begins, as a position; that is also where the one before ends. Later ones are empty.
   __device__ __forceinline__ unsigned begin(unsigned number, unsigned parts) const {
     unsigned total = cols + skew(), size = ((total + LINE - 1) / LINE + parts - 1) / parts * LINE;
@@ -165,8 +169,7 @@ struct WholeRow {
     span.end = begin(number + 1, parts);
     span.first = (span.begin + VECTOR - 1) / VECTOR;
     span.last = span.end / VECTOR;
-    span.row_first = (span.skew + VECTOR - 1) / VECTOR;
-    span.row_last = (cols + span.skew) / VECTOR;
+    span.row_first = first_load();
     span.seed = 1 + unsigned(reinterpret_cast<unsigned long long>(span.line) >> 7);
   }
 };

@@ -3,7 +3,8 @@
 #pragma once
 #include "row.cuh"
 
-constexpr unsigned PIECES = CAPACITY < 128 ? CAPACITY : 128;
+constexpr unsigned ROOM = ELEMENT_BYTES == 8 ? CAPACITY / 2 : CAPACITY;  // pieces that the list's memory holds
+constexpr unsigned PIECES = ROOM < 128 ? ROOM : 128;
 constexpr int PIECE_BITS = 3;             // of the number of a piece's loads each time, one a lane
 constexpr unsigned PIECE = 1 << PIECE_BITS;
 constexpr int MOST_TIME_BITS = 2;         // of how many times as many loads are looked at
@@ -43,30 +44,71 @@ __device__ __forceinline__ Key best_key(uint4 bits, bool all, Order order) {
 #endif
 }
 
+// The best of a piece: the position of its load tells equal keys apart.
+#if ELEMENT_BYTES == 8
+struct Piece {
+  Key key;
+  unsigned position;
+};
+__device__ __forceinline__ Piece piece_of(Key key, unsigned position) { return {key, position}; }
+__device__ __forceinline__ Key key_of(Piece piece) { return piece.key; }
+__device__ __forceinline__ unsigned position_of(Piece piece) { return piece.position; }
+__device__ __forceinline__ bool is_better(Piece piece, Piece than) {
+  return piece.key > than.key || (piece.key == than.key && piece.position < than.position);
+}
+#else
+typedef unsigned long long Piece;  // in one comparison
+__device__ __forceinline__ Piece piece_of(Key key, unsigned position) { return Piece(key) << 32 | ~position; }
+__device__ __forceinline__ Key key_of(Piece piece) { return Key(piece >> 32); }
+__device__ __forceinline__ unsigned position_of(Piece piece) { return ~unsigned(piece); }
+__device__ __forceinline__ bool is_better(Piece piece, Piece than) { return piece > than; }
+#endif
+static_assert(ROOM * sizeof(Piece) <= CAPACITY * (sizeof(Key) + sizeof(unsigned)), "pieces have no room");
+
+// How a row is sampled; worked out before anything is known of parts.
+struct Sampling {
+  unsigned loads;                        // whole ones of the row
+  int piece_bits, load_bits, time_bits;  // of the numbers of pieces, of their loads each time, of times
+  unsigned rank;                         // of the piece whose best is the cut, from 1; 0 where nothing can be told
+  bool all;                              // whether all elements of a load count
+};
+
+__device__ __forceinline__ Sampling sampling_of(const WholeRow& row, unsigned k) {
+  const unsigned first = row.first_load(), last = row.last_load(), loads = last > first ? last - first : 0;
+  if (loads < PIECE) return {};
+  const int pieces = 31 - __clz(min(loads / PIECE, PIECES)), lanes = load_bits(k, row.cols);
+  const int times = min(31 - __clz(row.cols / SPARED | 1), MOST_TIME_BITS);
+  const bool all = VECTOR < 16 || (unsigned long long)VECTOR * k <= row.cols;
+  const unsigned rank = likely_rank(k, row.cols, 1u << pieces, (all ? VECTOR : 1) << lanes << times);
+  return {loads, pieces, lanes, times, rank >> pieces ? 0 : rank, all};
+}
+
 // What is looked at: a load of each of as many equal stretches of the row, at no stride. Those of a piece are far from
 // each other; where a block has a row of its own, four are together, as DRAM sends them. Where in a stretch follows
 // from where the row is in memory, too: no input is misread wherever it lies.
 struct Places {
   const Span& span;
-  unsigned loads;                        // of the row
-  int piece_bits, load_bits, time_bits;  // of the numbers of pieces, of their loads each time, of times
-  int together;                          // of the number of loads of a stretch
+  Sampling sampling;
+  int together;  // of the number of loads of a stretch
 
   __device__ __forceinline__ unsigned at(unsigned piece, unsigned number, unsigned time) const {
-    const int bits = piece_bits + load_bits + time_bits - together;
-    const unsigned stretch = (((time << load_bits | number) >> together) << piece_bits) + piece;
+    const int bits = sampling.piece_bits + sampling.load_bits + sampling.time_bits - together;
+    const unsigned stretch = (((time << sampling.load_bits | number) >> together) << sampling.piece_bits) + piece;
     const unsigned seed = *const_cast<const volatile unsigned*>(&span.seed);  // no register is left to keep it
     unsigned hash = (stretch + seed) * 0x9E3779B1u;
     hash = (hash ^ hash >> 15) * 0x2C1B3C6Du;
-    const unsigned all = loads >> together;
+    const unsigned all = sampling.loads >> together;
     const unsigned place = __umulhi(stretch << (31 - bits) << 1, all) + __umulhi(hash ^ hash >> 13, all >> bits);
     return span.row_first + (place << together) + (number & ((1u << together) - 1));
   }
 };
 
-// The key of every piece's best to the list, and the position of its load. A round's loads are all in flight at once.
-__device__ __forceinline__ void sample_pieces(List& list, const Span& span, Order order, const Places& places, bool all) {
-  const unsigned number = threadIdx.x % PIECE, pieces = 1u << places.piece_bits;
+// The pieces of the list's memory. A round's loads are all in flight at once.
+__device__ __forceinline__ Piece* pieces_of(const List& list) { return reinterpret_cast<Piece*>(list.keys); }
+
+__device__ __forceinline__ void sample_pieces(const List& list, const Places& places, Order order) {
+  const Sampling& sampling = places.sampling;
+  const unsigned number = threadIdx.x % PIECE, pieces = 1u << sampling.piece_bits;
 #pragma unroll 1
   for (unsigned first = threadIdx.x / PIECE; first < PIECES; first += EACH * THREADS / PIECE) {
     Key keys[EACH];
@@ -74,21 +116,21 @@ __device__ __forceinline__ void sample_pieces(List& list, const Span& span, Orde
 #pragma unroll
     for (unsigned i = 0; i < EACH; i++) keys[i] = 0, positions[i] = ~0u;
 #pragma unroll 1
-    for (unsigned time = 0; time < 1u << places.time_bits; time += AT_ONCE) {
+    for (unsigned time = 0; time < 1u << sampling.time_bits; time += AT_ONCE) {
       uint4 coming[EACH * AT_ONCE];
       unsigned at[EACH * AT_ONCE];
 #pragma unroll
       for (unsigned i = 0; i < EACH * AT_ONCE; i++) {
         const unsigned piece = first + i % EACH * (THREADS / PIECE), now = time + i / EACH;
         at[i] = ~0u;
-        if (piece >= pieces || number >> places.load_bits || now >> places.time_bits) continue;
+        if (piece >= pieces || number >> sampling.load_bits || now >> sampling.time_bits) continue;
         at[i] = places.at(piece, number, now);
-        coming[i] = __ldg(reinterpret_cast<const uint4*>(span.line) + at[i]);
+        coming[i] = __ldg(reinterpret_cast<const uint4*>(places.span.line) + at[i]);
       }
 #pragma unroll
       for (unsigned i = 0; i < EACH * AT_ONCE; i++) {
         if (at[i] == ~0u) continue;
-        const Key key = best_key(coming[i], all, order);
+        const Key key = best_key(coming[i], sampling.all, order);
         if (key > keys[i % EACH] || positions[i % EACH] == ~0u) keys[i % EACH] = key, positions[i % EACH] = at[i];
       }
     }
@@ -101,38 +143,34 @@ __device__ __forceinline__ void sample_pieces(List& list, const Span& span, Orde
         if (other > keys[i] || (other == keys[i] && its < positions[i])) keys[i] = other, positions[i] = its;
       }
       const unsigned piece = first + i * (THREADS / PIECE);
-      if (number == 0 && piece < pieces) list.keys[piece] = keys[i], list.columns[piece] = positions[i];
+      if (number == 0 && piece < pieces) pieces_of(list)[piece] = piece_of(keys[i], positions[i]);
     }
   }
 }
 
-// The same cut for all blocks of a row. Everything passes where nothing can be told. Has two barriers.
-__device__ __forceinline__ Cut sampled_cut(List& list, const Span& span, Order order, unsigned k, unsigned cols,
-                                           unsigned parts) {
-  const unsigned loads = span.row_last > span.row_first ? span.row_last - span.row_first : 0;
-  if (loads < PIECE) return {0, 0};
-  const int lanes = load_bits(k, cols), times = min(31 - __clz(cols / SPARED | 1), MOST_TIME_BITS);
-  const Places places = {span, loads, 31 - __clz(min(loads / PIECE, PIECES)), lanes, times,
-                         parts == 1 ? min(lanes, 2) : 0};
-  const bool all = VECTOR < 16 || (unsigned long long)VECTOR * k <= cols;
-  const unsigned pieces = 1u << places.piece_bits;
-  const unsigned rank = likely_rank(k, cols, pieces, (all ? VECTOR : 1) << lanes << times);
-  if (rank >= pieces) return {0, 0};
-  sample_pieces(list, span, order, places, all);
+// The same cut for all blocks of a row. Everything passes where nothing can be told. The part is asked for as soon as what
+// was looked at is there: the one would wait for the other, and ranks take as long as the first tile. Has two barriers.
+__device__ __forceinline__ Cut sampled_cut(List& list, RowPart& part, const Sampling& sampling, unsigned parts) {
+  const Span& span = part.span;
+  if (sampling.rank == 0) {
+    part.start();
+    return {0, 0};
+  }
+  sample_pieces(list, {span, sampling, parts == 1 ? min(sampling.load_bits, 2) : 0}, part.order);
+  part.start();
   __syncthreads();
   constexpr unsigned LANES = THREADS / PIECES > 32 ? 32 : THREADS / PIECES > 1 ? THREADS / PIECES : 1;  // rank a piece
+  const unsigned pieces = 1u << sampling.piece_bits;
 #pragma unroll 1
-  for (unsigned piece = threadIdx.x / LANES; piece < PIECES; piece += THREADS / LANES) {
-    const unsigned own = min(piece, pieces - 1), position = list.columns[own];
-    const Key key = list.keys[own];
+  for (unsigned number = threadIdx.x / LANES; number < PIECES; number += THREADS / LANES) {
+    const Piece piece = pieces_of(list)[min(number, pieces - 1)];
     unsigned better = 0;
-#pragma unroll 4
-    for (unsigned other = threadIdx.x % LANES; other < pieces; other += LANES)
-      better += list.keys[other] > key || (list.keys[other] == key && list.columns[other] < position);
+#pragma unroll 8
+    for (unsigned other = threadIdx.x % LANES; other < pieces; other += LANES) better += is_better(pieces_of(list)[other], piece);
 #pragma unroll
     for (unsigned distance = LANES / 2; distance; distance /= 2) better += __shfl_xor_sync(~0u, better, distance);
-    const unsigned column = position * VECTOR + VECTOR - 1 - span.skew;
-    if (better == rank - 1 && piece < pieces && threadIdx.x % LANES == 0) list.counters->cut = {key, ~column};
+    const unsigned column = position_of(piece) * VECTOR + VECTOR - 1 - span.skew;
+    if (better == sampling.rank - 1 && number < pieces && threadIdx.x % LANES == 0) list.counters->cut = {key_of(piece), ~column};
   }
   __syncthreads();
   return list.counters->cut;

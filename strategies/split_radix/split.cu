@@ -16,7 +16,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   const WholeRow data = {x + row * row_stride, unsigned(cols), order_of(smallest, is_signed, infinity)};
   List list = list_of(memory, &counters);
   const unsigned count = list_best(list, span, data, number, parts, k, [&](unsigned listed, Cut cut) {
-    if (listed > share_of(k)) tighten(list, listed, k);  // there is no room in scratch memory, were all parts like this one
+    // were all parts like this one, there would be no room for all: in scratch memory, or in the list of the last
+    const bool many = listed > unsigned(k) && listed * parts > CAPACITY && k * parts <= CAPACITY;
+    if (listed > share_of(k) || many) tighten(list, listed, k);
     const Found found = found_in_row(found_keys, found_columns, shared_state, row, parts, k);
     hand_on(list, found);
     return comes_last(list, found) ? gather(list, found, k, cut) : ELSEWHERE;

@@ -13,10 +13,10 @@ template <class Join>
 __device__ __forceinline__ unsigned list_best(List& list, Span& span, const WholeRow& row, unsigned number, unsigned parts,
                                               unsigned want, Join join) {
   if (threadIdx.x == 0) row.find_part(span, number, parts);
-  clear_list(list);  // with a barrier
+  const Sampling sampling = sampling_of(row, want);  // while that thread does
+  clear_list(list);                                  // with a barrier
   RowPart part = {span, row.order};
-  part.start();
-  const Cut cut = sampled_cut(list, span, row.order, want, row.cols, parts);
+  const Cut cut = sampled_cut(list, part, sampling, parts);
   filter(list, part, cut);
   __syncthreads();
   unsigned count = list.counters->count;

@@ -214,6 +214,8 @@ def _source(config: StreamMaximaConfig, kind: str) -> CudaSource:
 @lru_cache(64)  # whoever asks about a problem does so several times
 def _ladder(problem: Problem, device: Device) -> Sequence[StreamMaximaConfig]:
     most, least = _most_lines(problem), _least_threads(problem)
+    if not most:
+        return ()
     rungs = LinesStrategy.ladder(strategy, problem, device)
     able = [one for one in rungs if one.lines <= most and one.threads >= least]
     most_blocks = max(min([one.blocks for one in able], default=0), most_at_once(problem, device))

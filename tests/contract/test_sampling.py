@@ -54,9 +54,9 @@ def test_the_kernel_takes_the_same_rank() -> None:
     assert_sampled_by(
         "return unsigned(mean + 4 * variance * rsqrtf(variance)) + 4;",
         "return most < PIECE ? max(31 - __clz(most), 0) : PIECE_BITS;",
-        "const bool all = VECTOR < 16 || (unsigned long long)VECTOR * k <= cols;",
-        "likely_rank(k, cols, pieces, (all ? VECTOR : 1) << lanes << times);",
-        "if (rank >= pieces) return {0, 0};",
+        "const bool all = VECTOR < 16 || (unsigned long long)VECTOR * k <= row.cols;",
+        "likely_rank(k, row.cols, 1u << pieces, (all ? VECTOR : 1) << lanes << times);",
+        "rank >> pieces ? 0 : rank",
     )
 
 

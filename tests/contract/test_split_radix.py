@@ -210,7 +210,7 @@ def test_named_inputs_know_where_the_sample_looks(cols: int, k: int, dtype: torc
 def test_where_the_sample_looks_is_as_before() -> None:
     """Else the named inputs are to follow it."""
     assert_sampled_by(
-        "CAPACITY < 128 ? CAPACITY : 128;",
+        "ROOM < 128 ? ROOM : 128;",
         "PIECE_BITS = 3;",
         "MOST_TIME_BITS = 2;",
         "SPARED = 1 << 19;",

@@ -25,10 +25,10 @@ def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOTOPK_SHIPPED", "1")
 
 
-def test_about_a_quarter_of_the_candidates_is_left() -> None:
+def test_about_an_eighth_of_the_candidates_is_left() -> None:
     every = [candidates(one, H100) for one in SHAPES]
     left = [likely(one, H100) for one in SHAPES]
-    assert 0.15 < sum(map(len, left)) / sum(map(len, every)) < 0.4
+    assert 0.08 < sum(map(len, left)) / sum(map(len, every)) < 0.2
     for all_of_it, some in zip(every, left, strict=True):
         assert {*some} <= {*all_of_it}
         assert len({*some}) == len(some)

@@ -273,6 +273,23 @@ def test_who_is_far_behind_around_is_not_asked(far: list[float], slow: bool) -> 
     assert "load_maxima" in found
 
 
+def test_who_is_predicted_to_be_far_behind_around_is_not_asked() -> None:
+    """Which changes no choice, and leaves fewer to be asked."""
+    times, device = tuned()
+    fitted = Fit(samples_of(times, device)[KIND], trees=False)
+    every, fewer = fitted.model(), fitted.model()
+    bounds.leave_behind(fewer, fitted.keys, device)
+    asked, asked_of_fewer, alike = 0, 0, []
+    for workload in UNSEEN:
+        problem = workload.problem("cuda")
+        found, left = (predicting.proposals(problem, device, model) for model in (every, fewer))
+        asked += len({one.strategy.name for one in found})
+        asked_of_fewer += len({one.strategy.name for one in left})
+        alike.append(left[0].rank == found[0].rank)
+    assert np.mean(alike) >= 0.99
+    assert asked_of_fewer <= 0.7 * asked
+
+
 def test_who_is_far_behind_is_asked_where_nobody_else_is_able() -> None:
     """float64, of which nothing was measured, is nothing for the family that is ahead."""
     times = tried([{"block_radix": 15.0, "load_maxima": 10.0}] * 6)
