@@ -16,6 +16,7 @@ from autotopk.device import H100, Device, cpu_device
 from autotopk.key import TuningKey
 from autotopk.nearby import FARTHEST
 from autotopk.prediction import Near, cell_of, kind_of, model_of, operation_of, place_of, rows_of
+from autotopk.problem import Problem
 from autotopk.runtime import predicting
 from autotopk.strategy import numbers
 from autotopk.tuning import bounds
@@ -288,6 +289,18 @@ def test_who_is_predicted_to_be_far_behind_around_is_not_asked() -> None:
         alike.append(left[0].rank == found[0].rank)
     assert np.mean(alike) >= 0.99
     assert asked_of_fewer <= 0.7 * asked
+
+
+def test_a_strategy_that_raises_costs_no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where who is far behind is predicted, all that are able are asked."""
+
+    def ladder(self: object, problem: Problem, device: Device) -> list[object]:
+        raise RuntimeError("planted")
+
+    times = tried([{"block_radix": 13.1, "load_maxima": 10.0}] * 12)
+    monkeypatch.setattr(type(registry.get("load_maxima")), "ladder", ladder)
+    model = bounds.fit(times, H100)[KIND]
+    assert [one.slow for one in model.points] == [frozenset({"block_radix"})] * 12, "as measured"
 
 
 def test_who_is_far_behind_is_asked_where_nobody_else_is_able() -> None:
