@@ -174,10 +174,13 @@ def crowded(config: Clusters, shared_bytes: int, problem: Problem, device: Devic
     return *usual, 1.0 - fits**problem.rows, times * (1.0 - fits) * part / config.threads
 
 
-def buckets(config: Held, count: int, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:
+def buckets(
+    config: Held, count: int, shared_bytes: int, listed: bool, problem: Problem, device: Device
+) -> tuple[float, ...]:
     """A row in the registers of a block, in `count` buckets: latency of rounds, instructions of a processor.
 
-    Floats of 16 bits are two to a register; a row that begins within a line has its ends read one by one.
+    Unless what reaches a cut is `listed`, all elements are counted. Floats of 16 bits are two to a register; a row that
+    begins within a line has its ends read one by one.
     """
     threads = config.threads
     rows, cols, k, itemsize, lines = problem.rows, problem.cols, problem.k, problem.itemsize, config.lines
@@ -187,8 +190,10 @@ def buckets(config: Held, count: int, shared_bytes: int, problem: Problem, devic
     half, ragged, ordered = itemsize == 2, problem.layout.vector < vector, problem.sorted
     of_block = (
         1.0,
+        not listed,
         lines,
         each,
+        each * (not listed),
         each * half,
         half,
         threads * 1e-2,

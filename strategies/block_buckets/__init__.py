@@ -146,9 +146,10 @@ class BlockBuckets(LinesStrategy):
 
     def terms(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.split`."""
-        ordered = problem.sorted or problem.answer == WINDOWS
+        ordered = _in_order(problem, device)
         own = shared_bytes(config, problem.itemsize, ordered=ordered)
-        return split.buckets(config, _buckets(config, ordered), own, problem, device)
+        listed = ordered and problem.k <= _most_listed(config.capacity, config.room, problem.itemsize)
+        return split.buckets(config, _buckets(config, ordered), own, listed, problem, device)
 
     def program(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> KernelProgram:
         """One block a row."""
