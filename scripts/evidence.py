@@ -1,0 +1,177 @@
+"""More evidence for predictions: `python -m scripts.evidence FILE [--again STRATEGY ...] [--drawn COUNT [SEED]]`.
+
+FILE is like docs/figures/predictions/h200.json, and is written anew. With `--again` what strategies took near the
+best, at the points that it has, is timed again: after a kernel has changed, its times from before make predictions
+wrong. With `--drawn` what is predicted to be near the best is timed at new shapes, drawn as the tag `grid` draws them.
+All of a point are timed by turns, without torch.topk, and nothing is compiled that few points ask for: a race tells
+more of one point, this a little of a thousand a minute. What one GPU takes is told as the GPU of the file would, by
+what the best of all others at a point took before.
+"""
+
+import random
+import time
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from autotopk.candidate import TORCH_TOPK, Candidate
+from autotopk.device import Device, device_of
+from autotopk.key import TuningKey
+from autotopk.problem import Problem
+from autotopk.program import KernelProgram
+from autotopk.runtime import launch, predicting
+from autotopk.runtime.winners import layers, read_layers
+from autotopk.tuning import timing
+from autotopk.tuning.candidates import program_of
+from autotopk.tuning.compile_pool import CompilePool
+from autotopk.tuning.fitting import Times
+from autotopk.workloads import Workload, spread
+from scripts.predictions import tuned, write
+
+NEAR, LEAST_ASKING = 1.5, 6
+"""Times the best that is near it; points that ask for a kernel that is to be compiled, so many at least."""
+
+MOST_BYTES = 600_000_000
+"""Of an input."""
+
+SAMPLES, ENOUGH_US = 7, 20_000.0
+"""Of each candidate, and microseconds that one is to fill."""
+
+MOST_DIFFERENT = 1.1
+"""How many times as long the other GPU may take; beyond, a point's measurement is at fault."""
+
+Asked = Mapping[TuningKey, Collection[Candidate]]
+
+
+def again(times: Times, strategies: Collection[str]) -> dict[TuningKey, list[Candidate]]:
+    """What they took near the best where they did, and the best of all others there."""
+    found = {}
+    for key, its in times.items():
+        near = [one for one, us in its.items() if one.strategy in strategies and us <= NEAR * min(its.values())]
+        if near and not key.routing and bytes_of(key) <= MOST_BYTES:
+            others = [one for one in its if one.strategy not in strategies and one != TORCH_TOPK]
+            found[key] = near + sorted(others, key=lambda one: (its[one], one))[:1]
+    return found
+
+
+def drawn(count: int, seed: int, device: Device, known: Times) -> dict[TuningKey, list[Candidate]]:
+    """What is predicted to be near the best at so many shapes that are not known."""
+    found: dict[TuningKey, list[Candidate]] = {}
+    layered = read_layers(layers())
+    for workload in spread(2 * count, seed=seed):
+        key, problem = workload.key, workload.problem(device.type)
+        model = predicting.model_for(key, device, layered)
+        if model is None or key in known or bytes_of(key) > MOST_BYTES:
+            continue
+        proposed = predicting.proposals(problem, device, model)
+        least = min((one.time_us for one in proposed), default=0.0)
+        found[key] = [one.strategy.candidate(one.config) for one in proposed if one.time_us <= NEAR * least]
+        if len(found) == count:
+            break
+    return found
+
+
+def bytes_of(key: TuningKey) -> int:
+    """Of an input."""
+    return key.rows * key.cols * problem_of(key, "cuda").itemsize
+
+
+def problem_of(key: TuningKey, device_type: str) -> Problem:
+    """Contiguous."""
+    return Workload.of(key).problem(device_type)
+
+
+def without_rare(asked: Asked, device: Device) -> dict[TuningKey, list[Candidate]]:
+    """Those that are there, or that enough points ask for."""
+    lacking: dict[tuple[TuningKey, Candidate], list[Path]] = {}
+    asking = Counter[Path]()
+    for key, candidates in asked.items():
+        for one in candidates:
+            program = program_of(one, problem_of(key, device.type), device)
+            sources = program.sources if isinstance(program, KernelProgram) else ()
+            paths = [source.cache_path(device.arch) for source in sources if not source.is_cached(device.arch)]
+            lacking[key, one] = paths
+            asking.update(paths)
+    return {
+        key: [one for one in candidates if all(asking[path] >= LEAST_ASKING for path in lacking[key, one])]
+        for key, candidates in asked.items()
+    }
+
+
+def timed(
+    asked: Asked, device: torch.device, seconds: float = float("inf")
+) -> Iterator[tuple[TuningKey, dict[Candidate, float]]]:
+    """Microseconds, point by point in an order without a pattern, until time is up; where one fails, without it."""
+    place, until = device_of(device), time.monotonic() + seconds
+    points = sorted(asked.items(), key=str)
+    random.Random(0).shuffle(points)
+    pool = CompilePool(place)
+    try:
+        for key, candidates in points:
+            pool.submit(problem_of(key, place.type), candidates)
+        for key, candidates in points:
+            problem = problem_of(key, place.type)
+            built = [one for one, build in pool.ready(problem, {*candidates}, until) if build.status == "ok"]
+            if time.monotonic() > until:
+                return
+            yield key, by_turns(sorted(built), problem, device)
+    finally:
+        pool.close()
+
+
+def by_turns(candidates: Iterable[Candidate], problem: Problem, device: torch.device) -> dict[Candidate, float]:
+    """The median of each on the same inputs."""
+    place, timer = device_of(device), timing.timer_for(timing.random_inputs(problem, device))
+    samples = {}
+    for one in candidates:
+        try:
+            run = launch.bind(program_of(one, problem, place), problem, place, index=device.index, build=True)
+            samples[one] = timer.prepare(run, ENOUGH_US)
+        except Exception as error:
+            print(f"{problem}: {one} is left out: {error!r}", flush=True)
+    rounds = [{one: sample() for one, sample in samples.items()} for _ in range(SAMPLES)]
+    return {one: median(its[one] for its in rounds) for one in samples}
+
+
+def merged(times: Times, found: Mapping[TuningKey, Mapping[Candidate, float]], strategies: Collection[str]) -> Times:
+    """With what was found: at points that were known, of the strategies alone, as the GPU of before would take it."""
+    all_of_it = {key: dict(its) for key, its in times.items()}
+    for key, its in found.items():
+        known = all_of_it.setdefault(key, {})
+        others = [known[one] / us for one, us in its.items() if one.strategy not in strategies and one in known]
+        scale = min(max(others[0], 1 / MOST_DIFFERENT), MOST_DIFFERENT) if others else 1.0
+        fresh = not known
+        known.update({one: us * scale for one, us in its.items() if fresh or one.strategy in strategies})
+        if len(known) < 2:  # nothing to choose from
+            del all_of_it[key]
+    return all_of_it
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Time, and write."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--again", nargs="+", default=[], metavar="STRATEGY")
+    parser.add_argument("--drawn", nargs="+", type=int, default=[], metavar=("COUNT", "SEED"))
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--device", default="cuda")
+    options = parser.parse_args(arguments)
+    device = torch.empty(0, device=options.device).device  # with its index
+    place = device_of(device)
+    times, recorded = tuned(options.file)
+    if place.type != recorded.type:
+        parser.error(f"{options.file} is of {recorded.name}, not of {place.name}")
+    asked = again(times, options.again)
+    if options.drawn:
+        asked |= drawn(options.drawn[0], options.drawn[1] if len(options.drawn) > 1 else 0, place, times)
+    found = dict(timed(without_rare(asked, place), device, options.seconds))
+    print(f"{sum(map(len, found.values()))} times at {len(found)} of {len(asked)} points", flush=True)
+    write(options.file, merged(times, found, options.again), recorded)
+
+
+if __name__ == "__main__":
+    main()

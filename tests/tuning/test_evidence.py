@@ -1,0 +1,82 @@
+"""What is timed again, or anew, so that predictions rest on today's kernels."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from autotopk import registry
+from autotopk.candidate import TORCH_TOPK, Candidate
+from autotopk.device import H100, device_of
+from autotopk.key import TuningKey
+from autotopk.workloads import Workload
+from scripts import evidence
+from scripts.predictions import tuned, write
+
+ONE, OTHER = Candidate("block_radix", "{}"), Candidate("split_radix", "{}")
+KEY = Workload(64, 4096, 16).key
+
+
+def test_what_was_near_the_best_is_taken_again_beside_the_best_of_the_others() -> None:
+    far, third = Candidate("split_radix", "{ }"), Candidate("block_radix", "{ }")
+    times = {KEY: {ONE: 11.0, OTHER: 10.0, far: 16.0, third: 10.5, TORCH_TOPK: 10.1}}
+    assert evidence.again(times, {"split_radix"}) == {KEY: [OTHER, third]}
+    assert evidence.again(times, {"wide_radix"}) == {}
+
+
+def test_drawn_shapes_are_new_and_what_is_asked_is_near_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTOPK_SHIPPED", "1")
+    found = evidence.drawn(5, 3, H100, {})
+    assert len(found) == 5
+    assert all(found.values())
+    first = next(iter(found))
+    assert first not in evidence.drawn(5, 3, H100, {first: {}})
+
+
+def test_kernels_that_few_ask_for_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for those that are there."""
+    monkeypatch.delenv("AUTOTOPK_PACKS")
+    strategy, keys = registry.get("block_radix"), [Workload(rows, 4096, 16).key for rows in range(1, 7)]
+    problem = Workload.of(KEY).problem("cuda")
+    shipped = strategy.candidate(strategy.ladder(problem, H100)[0])
+    rare = strategy.candidate(
+        strategy.parse_config('{"capacity":32,"items":12,"radix_bits":8,"threads":512,"vector":2}')
+    )
+    some = {key: [shipped, rare] for key in keys}
+    assert evidence.without_rare(some, H100) == some
+    few = dict(list(some.items())[1:])
+    assert evidence.without_rare(few, H100) == {key: [shipped] for key in few}
+
+
+def test_times_are_as_the_gpu_of_before_would_take() -> None:
+    before = {KEY: {ONE: 10.0, OTHER: 30.0}}
+    assert evidence.merged(before, {KEY: {ONE: 9.5, OTHER: 19.0}}, {"split_radix"}) == {
+        KEY: {ONE: 10.0, OTHER: pytest.approx(20.0)}
+    }
+    odd = evidence.merged(before, {KEY: {ONE: 5.0, OTHER: 19.0}}, {"split_radix"})
+    assert odd[KEY][OTHER] == pytest.approx(19.0 * evidence.MOST_DIFFERENT)
+    new, alone = Workload(65, 4096, 16).key, Workload(66, 4096, 16).key
+    found = evidence.merged(before, {new: {ONE: 5.0, OTHER: 6.0}, alone: {ONE: 7.0}}, ())
+    assert found == {**before, new: {ONE: 5.0, OTHER: 6.0}}
+
+
+def test_a_file_is_measured_and_written(tmp_path: Path) -> None:
+    cpu, key = torch.device("cpu"), TuningKey("float32", 4, 100, 3, True)
+    strategy, problem = registry.get("torch_fallback"), Workload.of(key).problem("cpu")
+    candidates = [strategy.candidate(one) for one in strategy.shortlist(problem, device_of(cpu))]
+    assert len(candidates) >= 2
+    file = tmp_path / "cpu.json"
+    write(file, {key: dict.fromkeys(candidates, 1e9)}, device_of(cpu))
+    evidence.main([str(file), "--again", "torch_fallback", "--device", "cpu"])
+    times, device = tuned(file)
+    assert device == device_of(cpu)
+    assert times[key].keys() == {*candidates}
+    assert all(0 < us < 1e6 for us in times[key].values())
+
+
+def test_another_kind_of_device_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "gpu.json"
+    write(file, {KEY: {ONE: 1.0}}, H100)
+    with pytest.raises(SystemExit):
+        evidence.main([str(file), "--again", "block_radix", "--device", "cpu"])
+    assert "NVIDIA H100" in capsys.readouterr().err
