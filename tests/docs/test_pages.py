@@ -95,6 +95,7 @@ def check(example: Example) -> None:
                 pytest.fail(f"{example.path}, line {example.line}: skipped without a reason")
 
 
+@pytest.mark.timeout(1200)  # one page fits predictions to all that was recorded, three minutes on two cores
 @pytest.mark.filterwarnings("ignore::autotopk.AutotopkWarning")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page_is_as_it_says(page: Path, request: pytest.FixtureRequest) -> None:

@@ -65,6 +65,7 @@ def test_points_left_out_are_chosen_for_within_2_percent_of_the_best() -> None:
     assert found.worst <= 1.4
 
 
+@pytest.mark.timeout(1200)
 def test_points_of_whole_tunings_left_out_are_chosen_for_within_2_percent_of_the_best_too() -> None:
     """Of named workloads, the grid and shapes drawn at random: sparse, and of all sizes."""
     found = compare(*tuned(), folds=4)
@@ -330,6 +331,7 @@ def test_kernels_of_other_sizes_are_told_apart() -> None:
     assert [lane_merge.terms(rung, problem, H100)[5] for rung in rungs] == [2, 5]
 
 
+@pytest.mark.timeout(1200)
 def test_bounds_hold_for_points_that_they_are_not_made_of() -> None:
     """Of a whole tuning, one half for the other: of 100 points one may be chosen worse, give or take some."""
     times, device = tuned()
