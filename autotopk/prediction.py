@@ -13,7 +13,7 @@ measured the choice was at points around it that were left out of the fit.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import inf, isfinite, log2
@@ -158,6 +158,12 @@ class Near:
         sayings = [point.slow for point in self.judges]
         behind = set().union(*sayings).difference(*[point.quick for point in self.judges])
         return {name for name in behind if sum([name in slow for slow in sayings]) >= LEAST_JUDGES}
+
+
+def far_behind(bests: Mapping[str, float]) -> frozenset[str]:
+    """Strategies that are, by the times of their best at a point."""
+    most = FAR_BEHIND * min(bests.values(), default=0.0)
+    return frozenset(name for name, time_us in bests.items() if time_us > most)
 
 
 class Example(NamedTuple):

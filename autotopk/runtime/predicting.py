@@ -10,7 +10,7 @@ from autotopk import registry
 from autotopk.candidate import TORCH_TOPK
 from autotopk.device import Device
 from autotopk.key import TuningKey
-from autotopk.prediction import FAR_BEHIND, Model, Near, kind_of
+from autotopk.prediction import Model, Near, kind_of
 from autotopk.problem import Problem
 from autotopk.runtime.borrowing import lenders
 from autotopk.runtime.winners import NONE, Winners
@@ -126,13 +126,12 @@ def _asked(names: Set[str], problem: Problem, device: Device, model: Model, near
     return found
 
 
-def far_behind(problem: Problem, device: Device, model: Model) -> set[str]:
-    """Strategies whose best is predicted to take `FAR_BEHIND` times the least."""
-    bests: dict[str, float] = {}
+def bests(problem: Problem, device: Device, model: Model) -> dict[str, float]:
+    """Of every able strategy that has a prediction, whatever is far behind around, the least rank of a proposal."""
+    found: dict[str, float] = {}
     for one in _asked(model.strategies.keys(), problem, device, model, model.near(TuningKey.of(problem))):
-        bests.setdefault(one.strategy.name, one.rank)  # the first is its best
-    most = FAR_BEHIND * min(bests.values(), default=0.0)
-    return {name for name, rank in bests.items() if rank > most}
+        found.setdefault(one.strategy.name, one.rank)  # they are in order
+    return found
 
 
 def careful(found: list[Proposal], bound: float) -> list[Proposal]:

@@ -29,6 +29,7 @@ from autotopk.prediction import (
     Model,
     Region,
     cell_of,
+    far_behind,
     kind_of,
     place_of,
     rows_of,
@@ -85,17 +86,17 @@ def fit(times: Times, device: Device, *, trees: bool = True) -> dict[str, Model]
 
 def leave_behind(model: Model, keys: Iterable[TuningKey], device: Device) -> None:
     """Count what is predicted to be far behind at a point, and was not measured there, with what was: no call asks."""
-    told = {place_of(key): _far_behind(model, key, device) for key in keys}
+    told = {place_of(key): _predicted_behind(model, key, device) for key in keys}
     for point in model.points:
         point.slow |= told[point.place] - point.residuals.keys()
 
 
-def _far_behind(model: Model, key: TuningKey, device: Device) -> set[str]:
-    """By prediction, at a point; nobody where a strategy raises, which may be anyone's code."""
+def _predicted_behind(model: Model, key: TuningKey, device: Device) -> frozenset[str]:
+    """Far behind by prediction, at a point; nobody where a strategy raises, which may be anyone's code."""
     try:
-        return predicting.far_behind(Workload.of(key).problem(device.type), device, model)
+        return far_behind(predicting.bests(Workload.of(key).problem(device.type), device, model))
     except Exception:
-        return set()
+        return frozenset()
 
 
 def bound(models: Mapping[str, Model], device_type: str, key: TuningKey) -> float:

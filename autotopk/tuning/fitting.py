@@ -16,7 +16,7 @@ from autotopk import registry
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import Device
 from autotopk.key import TuningKey
-from autotopk.prediction import FAR_BEHIND, Example, Model, Point, kind_of, place_of, sizes_of
+from autotopk.prediction import Example, Model, Point, far_behind, kind_of, place_of, sizes_of
 from autotopk.strategy import numbers
 from autotopk.tuning.boosting import Array, Binned, boosted
 from autotopk.tuning.log import Log
@@ -149,7 +149,7 @@ class Fit:
             if trees and len(at) >= LEAST_GROWN:
                 traits = [(*sizes_of(one.key), *one.knobs, *one.terms) for one in its]
                 self._binned[strategy] = Binned(np.array(traits, dtype=np.float64))
-        self._slow = {key: _far_behind(best) for key, best in bests.items()}
+        self._slow = {key: far_behind(best) for key, best in bests.items()}
         self._examples = {one.candidate.strategy: Example(one.key, one.candidate, one.terms) for one in samples}
         self.keys = list(dict.fromkeys(one.key for one in samples))
         """The points."""
@@ -193,12 +193,6 @@ class Fit:
         products = np.sum([group.products for group in groups], axis=0)
         sums = np.sum([group.sums for group in groups], axis=0)
         return nonnegative(products, sums, float(sum(group.weights.mean() for group in groups)))
-
-
-def _far_behind(best: Mapping[str, float]) -> frozenset[str]:
-    """Those of some strategies, by the times of their best."""
-    most = FAR_BEHIND * min(best.values())
-    return frozenset(name for name, time_us in best.items() if time_us > most)
 
 
 def _take_residuals(point: Point, strategy: str, group: _Group, off: Array) -> None:
