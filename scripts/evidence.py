@@ -21,8 +21,7 @@ import torch
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import Device, device_of
 from autotopk.key import TuningKey
-from autotopk.problem import Problem
-from autotopk.program import KernelProgram
+from autotopk.problem import DTYPE_BYTES, Problem
 from autotopk.runtime import launch, predicting
 from autotopk.runtime.winners import layers, read_layers
 from autotopk.tuning import timing
@@ -63,11 +62,11 @@ def drawn(count: int, seed: int, device: Device, known: Times) -> dict[TuningKey
     found: dict[TuningKey, list[Candidate]] = {}
     layered = read_layers(layers())
     for workload in spread(2 * count, seed=seed):
-        key, problem = workload.key, workload.problem(device.type)
+        key = workload.key
         model = predicting.model_for(key, device, layered)
         if model is None or key in known or bytes_of(key) > MOST_BYTES:
             continue
-        proposed = predicting.proposals(problem, device, model)
+        proposed = predicting.proposals(workload.problem(device.type), device, model)
         least = min((one.time_us for one in proposed), default=0.0)
         found[key] = [one.strategy.candidate(one.config) for one in proposed if one.time_us <= NEAR * least]
         if len(found) == count:
@@ -77,7 +76,7 @@ def drawn(count: int, seed: int, device: Device, known: Times) -> dict[TuningKey
 
 def bytes_of(key: TuningKey) -> int:
     """Of an input."""
-    return key.rows * key.cols * problem_of(key, "cuda").itemsize
+    return key.rows * key.cols * DTYPE_BYTES[key.dtype]
 
 
 def problem_of(key: TuningKey, device_type: str) -> Problem:
@@ -91,8 +90,7 @@ def without_rare(asked: Asked, device: Device) -> dict[TuningKey, list[Candidate
     asking = Counter[Path]()
     for key, candidates in asked.items():
         for one in candidates:
-            program = program_of(one, problem_of(key, device.type), device)
-            sources = program.sources if isinstance(program, KernelProgram) else ()
+            sources = program_of(one, problem_of(key, device.type), device).sources
             paths = [source.cache_path(device.arch) for source in sources if not source.is_cached(device.arch)]
             lacking[key, one] = paths
             asking.update(paths)
