@@ -76,11 +76,14 @@ def numbers_in(text: str) -> tuple[float, ...]:
     """Those of a JSON array. Raises ValueError on anything else."""
     try:
         found = json.loads(text)
-        if type(found) is list and all(type(one) in (int, float) and isfinite(one) for one in found):
+        if type(found) is list and _NUMBERS.issuperset(map(type, found)) and all(map(isfinite, found)):
             return tuple(map(float, found))
     except (OverflowError, RecursionError) as error:
         raise ValueError("not JSON, or of numbers beyond all limits") from error
     raise ValueError("not a JSON array of finite numbers")
+
+
+_NUMBERS = frozenset({int, float})
 
 
 def kind_of(key: TuningKey, device_type: str) -> str:
@@ -291,13 +294,13 @@ def model_of(rows: Iterable[Sequence[str]]) -> Model:
             raise ValueError(f"what was fitted has an odd part, {part!r}")
         parts[part][name] = numbers_in(text)
     model, routing = Model(parts["strategy"]), "" if operation == PLAIN else operation
-    names = [*sorted(parts["strategy"]), *sorted(parts["candidate"])]
+    name_at = [*sorted(parts["strategy"]), *sorted(parts["candidate"])].__getitem__
     try:
         model.forests = {name: Forest(numbers) for name, numbers in parts["forest"].items()}
         model.candidates = {name: int(points) for name, (points,) in parts["candidate"].items()}
         for number, (r, c, k, width, order, *pairs) in parts["point"].items():
-            residuals = dict(zip((names[int(at)] for at in pairs[::2]), pairs[1::2], strict=True))
-            slow = frozenset(names[int(at)] for at in parts["slow"].get(number, ()))
+            residuals = dict(zip(map(name_at, map(int, pairs[::2])), pairs[1::2], strict=True))
+            slow = frozenset(map(name_at, map(int, parts["slow"].get(number, ()))))
             model.points.append(Point((r, c, k, width, order), residuals, slow))
         for numbers in parts["regions"].values():
             for *cell, bound, points in zip(*(numbers[at::7] for at in range(7)), strict=True):
@@ -309,7 +312,7 @@ def model_of(rows: Iterable[Sequence[str]]) -> Model:
             model.examples.append(Example(key, Candidate(strategy, config), tuple(terms)))
     except (TypeError, IndexError) as error:
         raise ValueError(f"what was fitted is odd: {error}") from error
-    if any(abs(one) > MOST_RESIDUAL for point in model.points for one in point.residuals.values()):
+    if any(max(map(abs, point.residuals.values()), default=0.0) > MOST_RESIDUAL for point in model.points):
         raise ValueError("what was fitted has a residual that no time has")
     return model
 

@@ -1,11 +1,12 @@
-"""More evidence for predictions: `python -m scripts.evidence FILE [--again STRATEGY ...] [--drawn COUNT [SEED]]`.
+"""More evidence for predictions: `python -m scripts.evidence FILE [--again NAME ...] [--worst N] [--drawn N [SEED]]`.
 
 FILE is like docs/figures/predictions/h200.json, and is written anew. With `--again` what strategies took near the
 best, at the points that it has, is timed again: after a kernel has changed, its times from before make predictions
-wrong. With `--drawn` what is predicted to be near the best is timed at new shapes, drawn as the tag `grid` draws them.
-All of a point are timed by turns, without torch.topk, and nothing is compiled that few points ask for: a race tells
-more of one point, this a little of a thousand a minute. What one GPU takes is told as the GPU of the file would, by
-what the best of all others at a point took before.
+wrong. With `--worst` all that took about the best is, at so many points whose choice by all others was the worst: one
+of a thousand times that was wrong looks like that. With `--drawn` what is predicted to be near the best is timed at new
+shapes, drawn as the tag `grid` draws them. All of a point are timed by turns, without torch.topk, and nothing is
+compiled that few points ask for: a race tells more of one point, this a little of a thousand a minute. What one GPU
+takes is told as the GPU of the file would, by what the best of all others at a point took before.
 """
 
 import random
@@ -18,16 +19,17 @@ from statistics import median
 
 import torch
 
+from autotopk import registry
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import Device, device_of
 from autotopk.key import TuningKey
 from autotopk.problem import DTYPE_BYTES, Problem
 from autotopk.runtime import launch, predicting
 from autotopk.runtime.winners import layers, read_layers
-from autotopk.tuning import timing
+from autotopk.tuning import bounds, timing
 from autotopk.tuning.candidates import program_of
 from autotopk.tuning.compile_pool import CompilePool
-from autotopk.tuning.fitting import Times
+from autotopk.tuning.fitting import Fit, Times, samples_of
 from autotopk.workloads import Workload, spread
 from scripts.predictions import tuned, write
 
@@ -43,6 +45,8 @@ SAMPLES, ENOUGH_US = 7, 20_000.0
 MOST_DIFFERENT = 1.1
 """How many times as long the other GPU may take; beyond, a point's measurement is at fault."""
 
+ALL = frozenset(one.name for one in registry.available())
+
 Asked = Mapping[TuningKey, Collection[Candidate]]
 
 
@@ -55,6 +59,15 @@ def again(times: Times, strategies: Collection[str]) -> dict[TuningKey, list[Can
             others = [one for one in its if one.strategy not in strategies and one != TORCH_TOPK]
             found[key] = near + sorted(others, key=lambda one: (its[one], one))[:1]
     return found
+
+
+def worst(times: Times, device: Device, count: int) -> dict[TuningKey, list[Candidate]]:
+    """All that was near the best where what is chosen by a fit without the point takes the most times the best."""
+    regrets = list[bounds.Regret]()
+    for samples in samples_of(times, device).values():
+        regrets += bounds.regrets(Fit(samples), samples)
+    regrets.sort(key=lambda one: (-one.logarithm, str(one.key)))
+    return again({one.key: times[one.key] for one in regrets[:count]}, ALL)
 
 
 def drawn(count: int, seed: int, device: Device, known: Times) -> dict[TuningKey, list[Candidate]]:
@@ -86,27 +99,31 @@ def problem_of(key: TuningKey, device_type: str) -> Problem:
 
 def without_rare(asked: Asked, device: Device) -> dict[TuningKey, list[Candidate]]:
     """Those that are there, or that enough points ask for."""
-    lacking: dict[tuple[TuningKey, Candidate], list[Path]] = {}
-    asking = Counter[Path]()
-    for key, candidates in asked.items():
-        for one in candidates:
-            sources = program_of(one, problem_of(key, device.type), device).sources
-            paths = [source.cache_path(device.arch) for source in sources if not source.is_cached(device.arch)]
-            lacking[key, one] = paths
-            asking.update(paths)
+    lacking = {(key, one): _lacking(key, one, device) for key, candidates in asked.items() for one in candidates}
+    asking = Counter(path for paths in lacking.values() for path in paths)
     return {
         key: [one for one in candidates if all(asking[path] >= LEAST_ASKING for path in lacking[key, one])]
         for key, candidates in asked.items()
     }
 
 
+def _lacking(key: TuningKey, candidate: Candidate, device: Device) -> list[Path]:
+    """The files of its kernels that are to be compiled."""
+    sources = program_of(candidate, problem_of(key, device.type), device).sources
+    return [source.cache_path(device.arch) for source in sources if not source.is_cached(device.arch)]
+
+
 def timed(
     asked: Asked, device: torch.device, seconds: float = float("inf")
 ) -> Iterator[tuple[TuningKey, dict[Candidate, float]]]:
-    """Microseconds, point by point in an order without a pattern, until time is up; where one fails, without it."""
+    """Microseconds, point by point in an order without a pattern, until time is up; where one fails, without it.
+
+    Those of which all is there come first: the others are compiled meanwhile.
+    """
     place, until = device_of(device), time.monotonic() + seconds
     points = sorted(asked.items(), key=str)
     random.Random(0).shuffle(points)
+    points.sort(key=lambda point: any(_lacking(point[0], one, place) for one in point[1]))
     pool = CompilePool(place)
     try:
         for key, candidates in points:
@@ -154,6 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--again", nargs="+", default=[], metavar="STRATEGY")
+    parser.add_argument("--worst", type=int, default=0, metavar="COUNT")
     parser.add_argument("--drawn", nargs="+", type=int, default=[], metavar=("COUNT", "SEED"))
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--device", default="cuda")
@@ -163,12 +181,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     times, recorded = tuned(options.file)
     if place.type != recorded.type:
         parser.error(f"{options.file} is of {recorded.name}, not of {place.name}")
-    asked = again(times, options.again)
+    anew = worst(times, recorded, options.worst) if options.worst else {}
+    asked = again(times, options.again) | anew
     if options.drawn:
         asked |= drawn(options.drawn[0], options.drawn[1] if len(options.drawn) > 1 else 0, place, times)
     found = dict(timed(without_rare(asked, place), device, options.seconds))
     print(f"{sum(map(len, found.values()))} times at {len(found)} of {len(asked)} points", flush=True)
-    write(options.file, merged(times, found, options.again), recorded)
+    times = merged(times, {key: its for key, its in found.items() if key in anew}, ALL)
+    write(
+        options.file,
+        merged(times, {key: its for key, its in found.items() if key not in anew}, options.again),
+        recorded,
+    )
 
 
 if __name__ == "__main__":

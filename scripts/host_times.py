@@ -2,6 +2,7 @@
 
 Bursts of calls, which the GPU follows behind, are timed in turns: plain, with gradients, with `out=`, torch.topk under
 `patch()`, and what falls back. A time is the median over rounds; a ratio the median over rounds of one over the other.
+First calls are of drawn shapes that nobody tuned, each timed once, where the kernel was loaded by another shape before.
 """
 
 import json
@@ -22,10 +23,16 @@ from torch import Tensor
 
 import autotopk
 from autotopk.cli import bench
+from autotopk.runtime import launch
+from autotopk.runtime.state import default
+from autotopk.workloads import spread
 
 ROUNDS = 41
 BURST = 40
 """Calls that wait on the GPU at once."""
+
+FIRST, FIRST_BYTES = 1500, 64_000_000
+"""Shapes that are drawn, and bytes of the largest."""
 
 SHAPES = (
     (4, 8, 2),
@@ -103,6 +110,34 @@ def fallbacks() -> Iterator[tuple[str, Pair]]:
         yield shape, Pair("falls back, patched", theirs._replace(patched=True), theirs)
 
 
+def first_calls() -> Iterator[Figure]:
+    """Of shapes that were not met before, among `FIRST`: what is loaded in its call is left out, and most are first."""
+    memory = torch.zeros(FIRST_BYTES, dtype=torch.uint8, device="cuda")
+    times = list[tuple[float, float]]()
+    for workload in track(spread(FIRST, seed=3), disable=not sys.stderr.isatty()):
+        if workload.bytes > FIRST_BYTES:
+            continue
+        x = memory[: workload.bytes].view(getattr(torch, workload.dtype)).view(workload.rows, workload.cols)
+        while default.afterwards.pending:
+            time.sleep(0.001)
+        torch.cuda.synchronize()
+        known = launch.loaded()
+        taken = [once(partial(topk, x, workload.k, sorted=workload.sorted)) for topk in (autotopk.topk, torch.topk)]
+        if launch.loaded() == known:
+            times.append((taken[0], taken[1]))
+    ours, theirs = zip(*times, strict=True)
+    for name, share in (("median", 0.5), ("worst of ten", 0.9)):
+        mine, other = (sorted(its)[int(share * len(its))] for its in (ours, theirs))
+        yield Figure("first call", f"{len(times)} drawn shapes, {name}", mine, other, mine / other)
+
+
+def once(call: Callable[[], object]) -> float:
+    """Microseconds of a call."""
+    begun = time.perf_counter()
+    call()
+    return 1e6 * (time.perf_counter() - begun)
+
+
 def burst(call: Call) -> float:
     """Microseconds of one call."""
     with autotopk.patch() if call.patched else nullcontext():
@@ -131,6 +166,7 @@ def main(file: str) -> None:
     warnings.simplefilter("ignore")
     asked = [(f"{rows}x{cols} k{k}", pair) for rows, cols, k in SHAPES for pair in pairs_of(rows, cols, k)]
     found = [figure(shape, pair) for shape, pair in track([*asked, *fallbacks()], disable=not sys.stderr.isatty())]
+    found += first_calls()
     for name in dict.fromkeys(one.call for one in found):
         ratios = [one.ratio for one in found if one.call == name]
         ours = [one.autotopk_us for one in found if one.call == name]

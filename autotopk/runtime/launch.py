@@ -106,6 +106,11 @@ def is_loaded(program: Program, device: Device, index: int) -> bool:
     return all(kernel is not None and _key(kernel, index) in _functions for kernel in kernels)
 
 
+def loaded() -> int:
+    """How many kernels were, on all devices."""
+    return len(_functions)
+
+
 def captured_on(x: Tensor) -> int | None:
     """The CUDA device of a call for this tensor where that becomes part of a graph, which is being captured."""
     return x.device.index if x.is_cuda and torch.cuda.is_current_stream_capturing() else None

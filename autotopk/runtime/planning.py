@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from autotopk.candidate import TORCH_TOPK
 from autotopk.device import Device, device_of
 from autotopk.errors import NotCompiledError, warn
 from autotopk.problem import Answer, Problem
@@ -63,12 +64,14 @@ class Planner:
     def _first(self, key: Any, input: Tensor, rows: View | None) -> Plan | None:
         """The plan of a layout that has none, remembered until something better is compiled; see `_plan`.
 
-        While a graph is captured the plan makes do with what is loaded, and is not remembered.
+        Of what is predicted, the first call of a problem waits for ladders alone; all else is weighed after it. While
+        a graph is captured the plan makes do with what is loaded, and is not remembered.
         """
         device = device_of(input.device)
         captured_on = launch.captured_on(input)
         readiness = Readiness(self._runtime, device, self.answer, captured_on=captured_on)
-        plan = self._plan(rows, input, device, readiness)
+        hurries = readiness.swaps and rows is not None and rows.problem not in self._runtime.weighed
+        plan = self._plan(rows, input, device, readiness, hurries)
         counters.happened("plans")
         if plan is not None and plan.choice.step not in ("forced", "exact"):
             counters.happened("misses")
@@ -77,20 +80,39 @@ class Planner:
             log.debug("%s %s %s: %s", self.name, tuple(input.shape), input.dtype, told)
         if captured_on is None:
             self._plans.remember(key, plan)
+            predicted = device.type == "cuda" if plan is None else plan.choice.step == "predicted"
+            if hurries and rows is not None and predicted:
+                self._runtime.afterwards.do(partial(self._weigh, key, rows.problem, plan, device))
+                return plan
             try:
-                if self._runtime.swaps:
-                    readiness.want(partial(self._plans.pop, key, None))
+                readiness.want(partial(self._plans.pop, key, None))
             except Exception as error:  # a source may be anyone's code
                 warn(f"nothing faster can be compiled for {tuple(input.shape)}: {error!r}")
         return plan
 
-    def _plan(self, rows: View | None, input: Tensor, device: Device, readiness: Readiness) -> Plan | None:
+    def _weigh(self, key: Any, problem: Problem, plan: Plan | None, device: Device) -> None:
+        """Look for what is better than a plan that was made in a hurry, and have it compiled."""
+        readiness = Readiness(self._runtime, device, self.answer)
+        if not readiness.swaps:  # since the call
+            return
+        best = next(dispatch.choices(problem, device, runtime=self._runtime, ready=readiness.ready))
+        self._runtime.weighed.remember(problem, True)
+        again = partial(self._plans.pop, key, None)
+        if best.candidate != (TORCH_TOPK if plan is None else plan.choice.candidate):
+            again()
+        readiness.want(again)
+
+    def _plan(
+        self, rows: View | None, input: Tensor, device: Device, readiness: Readiness, hurries: bool
+    ) -> Plan | None:
         """How a strategy answers; None where torch does."""
         if rows is None or (self._longest is not None and rows.problem.cols > self._longest):
             return None
         try:
             for view in rows.ways(input):
-                for choice in dispatch.choices(view.problem, device, runtime=self._runtime, ready=readiness.ready):
+                for choice in dispatch.choices(
+                    view.problem, device, runtime=self._runtime, ready=readiness.ready, rungs=hurries
+                ):
                     if choice.step == "torch":
                         break
                     try:

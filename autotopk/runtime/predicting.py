@@ -89,19 +89,21 @@ def unfitted(problem: Problem, device: Device, model: Model) -> str:
     return next((one.name for one in able if one.heuristic(problem, device) is not None), "")
 
 
-def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:
+def proposals(problem: Problem, device: Device, model: Model, *, rungs: bool = False) -> list[Proposal]:
     """All that have a prediction, the best first; of equal times in the order of their names.
 
     A first call waits for this: what is far behind, or was at all points around, is not asked further, and nothing is
-    worked out twice.
+    worked out twice. With `rungs` no family that has rungs is asked for anything else.
     """
     near, known = model.near(TuningKey.of(problem)), model.strategies.keys()
     slow = near.slow
-    likely = _asked(known - slow, problem, device, model, near)
-    return likely or _asked(known & slow, problem, device, model, near)
+    likely = _asked(known - slow, problem, device, model, near, rungs)
+    return likely or _asked(known & slow, problem, device, model, near, rungs)
 
 
-def _asked(names: Set[str], problem: Problem, device: Device, model: Model, near: Near) -> list[Proposal]:
+def _asked(
+    names: Set[str], problem: Problem, device: Device, model: Model, near: Near, rungs: bool = False
+) -> list[Proposal]:
     """`proposals` of some strategies."""
     found: list[Proposal] = []
     asked = [
@@ -120,7 +122,7 @@ def _asked(names: Set[str], problem: Problem, device: Device, model: Model, near
     asked.sort(key=attrgetter("best"))
     for family in asked:
         least = asked[0].best
-        if family.best <= FAR * least:
+        if family.best <= FAR * least and not (rungs and family.ladder):
             family.ask(family.shortlist, COMPILED, found)
     found.sort(key=itemgetter(0, 1))
     return found

@@ -39,6 +39,11 @@ class Readiness:
         return self._mode == "wait" and self._captured_on is None
 
     @property
+    def swaps(self) -> bool:
+        """What is better may take over after the call: it is looked for, and compiled, in the background."""
+        return self._mode == "background" and self._captured_on is None and self._runtime.swaps
+
+    @property
     def ready(self) -> Ready | None:
         """For `dispatch.choices`."""
         return None if self.builds else self._reason
@@ -49,7 +54,7 @@ class Readiness:
 
     def want(self, then: Callable[[], object]) -> None:
         """Have what came first compiled, if it is to be, and call `then` when it is. Raises what sources raise."""
-        if self.wanted is not None and self._mode == "background" and self._captured_on is None:
+        if self.wanted is not None and self.swaps:
             self._runtime.builds.want(self.wanted, self._device.arch, then)
 
     def _program_of(self, choice: Choice, problem: Problem) -> Program:

@@ -9,6 +9,7 @@ from autotopk.candidate import Candidate
 from autotopk.device import Device
 from autotopk.errors import inert, warn
 from autotopk.runtime import winners
+from autotopk.runtime.afterwards import Afterwards
 from autotopk.runtime.builds import Builds
 from autotopk.runtime.counters import counters
 from autotopk.runtime.misses import Misses
@@ -27,6 +28,9 @@ class Runtime:
     def __init__(self) -> None:
         self.misses = Misses()
         self.builds = Builds()
+        self.afterwards = Afterwards()
+        self.weighed: PlanCache[bool] = PlanCache()
+        """Problems of which all that could serve was weighed, not only what needs nothing compiled."""
         self.cpu_is_torchs = False
         """It is known that torch.topk serves everything on the CPU: no plans are needed there."""
         self._blocked: set[tuple[Candidate, str]] = set()
@@ -110,6 +114,8 @@ class Runtime:
             kernel.deploy(None)
         packs.reload()
         self.builds.reset()
+        self.afterwards.clear()
+        self.weighed.clear()
         self.forget_plans()
         self._blocked.clear()
         self._unbuildable.clear()

@@ -202,6 +202,7 @@ class _Turn:
         arch = self.device.arch
         pairs = self.problem if self.problem.routing else replace(self.problem, answer="pairs")
         self._choice = dispatch.choose(pairs, self.device, runtime=self.runtime, ready=self._may_answer)
+        self.runtime.weighed.remember(pairs, True)
         self._asked = self._choice.asked(pairs, self.problem.answer)
         self._program: Program = self._choice.program(self._asked, self.device)
         self._lacking = [one for one in self._program.sources if self.compilers and one.cached(arch) is None]

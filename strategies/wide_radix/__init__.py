@@ -42,8 +42,8 @@ BOUND_BYTES, STATE_BYTES, TALLY_BYTES = 24, 16, 8
 MIN_K = 2048
 """Smaller ones are other families' work."""
 
-MIN_PART = 16 << 10
-"""Bytes of a row that are worth a block of their own."""
+MIN_PART, LEAST_PART = 16 << 10, 4 << 10
+"""Bytes of a row that are worth a block of their own; and that may be, where most of the work is sorting."""
 
 SORT_PART = 2048
 """Entries that are worth a block of their own."""
@@ -151,9 +151,10 @@ class WideRadix(Strategy):
 @lru_cache(64)  # whoever asks about a problem does so several times
 def _ladder(problem: Problem, device: Device) -> tuple[WideRadixConfig, ...]:
     rows, processors = problem.rows, device.processors
-    longest = max(1, problem.cols * problem.itemsize // MIN_PART)
+    longest, most = (max(1, problem.cols * problem.itemsize // part) for part in (MIN_PART, LEAST_PART))
     shares = [max(1, waves * processors // rows) for waves in (2, 1, 4)] if rows < processors else []
-    split = [_split(parts) for parts in dict.fromkeys([min(share, longest) for share in shares])]
+    parts = [min(share, limit) for limit in (longest, most) for share in shares]
+    split = [_split(part) for part in dict.fromkeys(parts)]
     room = most_scratch(problem) // max(1, problem.k * _entry_bytes(problem))
     counts = [max(1, min(rows, waves * processors, room)) for waves in (2, 1)]
     whole = [_whole(blocks) for blocks in dict.fromkeys(counts)]

@@ -113,6 +113,6 @@ class Driver:
 def settled(seconds: float = 20.0) -> None:
     """Wait until nothing is wanted any more."""
     until = time.monotonic() + seconds
-    while default.builds._waiting:
+    while default.afterwards.pending or default.builds._waiting:
         assert time.monotonic() < until, f"still wanted: {default.builds._waiting}"
         time.sleep(0.01)

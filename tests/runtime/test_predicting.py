@@ -101,6 +101,52 @@ def test_what_is_there_answers_and_the_best_is_built(background: None, strategy:
 
 
 @unwarned
+def test_a_first_call_waits_for_ladders_alone(background: None, strategy: Laddered, driver: Driver) -> None:
+    """What is better, and is there, too, takes over after it; of what was weighed once a call asks for everything."""
+    publish(model(fast=-1.0, low=-0.5, high=0.0, usual=0.5))
+    for name in ("high", "fast"):
+        strategy.load(name)
+    check(X, K)
+    settled()
+    check(X, K)
+    assert driver.launched == ["high", "fast"]
+    assert not strategy.log.exists()
+    default.forget_plans()
+    check(X, K)
+    settled()
+    check(X, K)
+    assert driver.launched == ["high", "fast", "fast", "fast"]
+
+
+@unwarned
+@pytest.mark.parametrize("mode", ["never", "wait", "background"])
+def test_a_first_call_weighs_everything_where_nothing_follows_or_after_a_warmup(
+    mode: str, background: None, monkeypatch: pytest.MonkeyPatch, strategy: Laddered, driver: Driver
+) -> None:
+    monkeypatch.setenv("AUTOTOPK_BUILD", mode)
+    publish(model(fast=-1.0, low=-0.5, high=0.0, usual=0.5))
+    for name in ("high", "fast"):
+        strategy.load(name)
+    if mode == "background":
+        rows, cols = X.shape
+        autotopk.warmup((rows, cols, K), load=False, device="cpu")
+    check(X, K)
+    settled()
+    assert driver.launched == ["fast"]
+
+
+@unwarned
+def test_nothing_better_leaves_the_plan(background: None, strategy: Laddered, driver: Driver) -> None:
+    publish(model(fast=0.5, low=-0.5, high=0.0, usual=0.5))
+    strategy.load("low")
+    check(X, K)
+    plans = list(default.plans("topk").values())
+    settled()
+    assert list(default.plans("topk").values()) == plans
+    assert not strategy.log.exists()
+
+
+@unwarned
 def test_what_is_a_little_faster_is_not_built(background: None, strategy: Laddered, driver: Driver) -> None:
     """A rung is compiled already, most of the time."""
     publish(model(fast=-0.51, low=-0.5))

@@ -80,3 +80,15 @@ def test_another_kind_of_device_is_refused(tmp_path: Path, capsys: pytest.Captur
     with pytest.raises(SystemExit):
         evidence.main([str(file), "--again", "block_radix", "--device", "cpu"])
     assert "NVIDIA H100" in capsys.readouterr().err
+
+
+def test_what_was_chosen_the_worst_by_all_others_is_taken_again_of_every_strategy() -> None:
+    times, device = tuned()
+    some = {key: times[key] for key in sorted(times, key=str)[:900:3] if not key.routing}
+    odd = max(some, key=lambda key: (len(some[key]), str(key)))
+    quickest = min(some[odd], key=some[odd].__getitem__)
+    wrong = max(some[odd], key=lambda one: (one != TORCH_TOPK) * some[odd][one])
+    some[odd] = {**some[odd], wrong: some[odd][quickest] / 30}  # nobody would choose it
+    [(key, asked)] = evidence.worst(some, device, 1).items()
+    assert key == odd
+    assert asked == [wrong], "nothing else is near that"

@@ -1,0 +1,83 @@
+"""What no call waits for: jobs that a thread does one after the other, soon after they were asked for.
+
+The thread starts with the first job and stays. A forked child has none: what was not begun is done by its own, which
+starts with its next job.
+"""
+
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+
+from autotopk.errors import warn
+
+PAUSE_S = 0.005
+"""From the first job to its beginning: calls come in bursts, and a thread that works slows down the others."""
+
+Job = Callable[[], object]
+
+
+class Afterwards:
+    """The jobs of one `Runtime`."""
+
+    def __init__(self) -> None:
+        self._jobs: deque[Job] = deque()
+        self._asked = threading.Event()
+        self._thread: threading.Thread | None = None
+        _all.add(self)
+
+    @property
+    def pending(self) -> bool:
+        """Whether any job has not ended."""
+        return self._asked.is_set()
+
+    def do(self, job: Job) -> None:
+        """Have it done; what it raises is a warning."""
+        self._jobs.append(job)
+        self._asked.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="autotopk-afterwards", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:  # no more threads, or the interpreter ends
+                self._thread = None
+                self.clear()
+
+    def clear(self) -> None:
+        """Forget what was not begun."""
+        self._jobs.clear()
+        self._asked.clear()
+
+    def forget(self) -> None:
+        """In a forked child, which does not have the thread."""
+        self._asked, self._thread = threading.Event(), None
+
+    def _run(self) -> None:
+        """The thread."""
+        asked = self._asked
+        while asked.wait():
+            time.sleep(PAUSE_S)
+            while self._jobs:
+                try:
+                    self._jobs.popleft()()
+                except IndexError:  # cleared
+                    break
+                except Exception as error:  # a strategy may be anyone's code
+                    warn(f"what was to be looked at after a call was not: {error!r}")
+            asked.clear()
+            if self._jobs:  # since the last look at them
+                asked.set()
+
+
+_all: "weakref.WeakSet[Afterwards]" = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for one in list(_all):
+        one.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
