@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -40,7 +40,8 @@ _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,255}")  # of PTX and of C
 _MAX_HEADER_BYTES = 16 << 10
 
 
-def scalars(problem: Problem) -> dict[str, int]:
+@lru_cache(64)  # a launch asks for every parameter
+def scalars(problem: Problem) -> Mapping[str, int]:
     """The numbers a kernel may ask for, by name.
 
     "signed": elements are integers with a sign. "infinity": bits of infinity of floats that fit 32 bits, else 0. "null"
@@ -278,9 +279,9 @@ def deploy(store: Store | None) -> None:
     STORES[:] = others if store is None else [store, *others]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1 << 12)  # more than there are
 def _kernel_of(stored: Stored) -> Kernel:
-    """Read once for all shapes that it serves, for that takes milliseconds; launches hold its code anyway.
+    """Read once for all shapes that it serves, for that takes milliseconds; who launches it holds its code anyway.
 
     Raises OSError or DamagedKernelError.
     """

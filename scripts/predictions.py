@@ -333,8 +333,8 @@ def served(times: Times, device: Device, folds: int = FOLDS, least: int = 40) ->
     return found
 
 
-def host_us(model: Model, device: Device, *, rungs: bool) -> float:
-    """Microseconds of a prediction, of ladders alone or all, of shapes not met before, after as many others: a mean.
+def host_us(model: Model, device: Device, *, hurried: bool) -> float:
+    """Microseconds of a prediction, of a first call or of all, of shapes not met before, after as many others: a mean.
 
     What was fitted before is collected before: looking through it takes a tenth of a second, whoever it falls upon.
     """
@@ -343,7 +343,7 @@ def host_us(model: Model, device: Device, *, rungs: bool) -> float:
         gc.collect()
         begun = time.process_time()
         for problem in some:
-            predicting.proposals(problem, device, model, rungs=rungs)
+            predicting.proposals(problem, device, model, hurried=hurried)
     return (time.process_time() - begun) / UNMET * 1e6
 
 
@@ -382,7 +382,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             mean = exp(fsum(map(log, lattices.values())) / len(lattices))
             print(f"proposed at {len(lattices)} whole lattices: {mean:.3f}, worst {max(lattices.values()):.2f}")
         for kind, model in bounds.fit(times, device).items():
-            first, whole = (host_us(model, device, rungs=rungs) for rungs in (True, False))
+            first, whole = (host_us(model, device, hurried=hurried) for hurried in (True, False))
             print(f"{kind}: a first call waits {first:.0f} us for predictions, all of them take {whole:.0f} us")
             told = sorted(region.bound for region in model.regions.values())
             if told:

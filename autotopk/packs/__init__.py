@@ -6,9 +6,9 @@ of a comment in a device file changes `sources.json`, and a pack changes where m
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from pathlib import Path
 from typing import Protocol
 
@@ -29,7 +29,7 @@ label = "pack"
 _MAX_BYTES = 4 << 20
 
 
-class Source(Protocol):
+class Source(Hashable, Protocol):
     """What of a `KernelSource` is asked here; its text holds its constants."""
 
     def device_code(self) -> tuple[str, str]:
@@ -74,6 +74,7 @@ def serving(arch: int) -> int | None:
     return max((one for one in ARCHS if one // 10 == arch // 10 and one <= arch), default=None)
 
 
+@lru_cache(1 << 12)  # a first call asks several times
 def name_of(source: Source, arch: int) -> str:
     """A kernel's name in the pack of a compute capability."""
     return digest(arch, repr(source))

@@ -126,7 +126,7 @@ def choices(
     force: str | None = None,
     runtime: Runtime = default,
     ready: Ready | None = None,
-    rungs: bool = False,
+    hurry: Callable[[Problem], object] | None = None,
 ) -> Iterator[Choice]:
     """Everything that could serve, best first; the last one is torch.topk, but for rows side by side.
 
@@ -136,7 +136,7 @@ def choices(
         force: name of a strategy to prefer; AUTOTOPK_STRATEGY by default.
         runtime: whose winners, failures and misses count.
         ready: what may answer before it is compiled; everything by default.
-        rungs: predict times of ladders alone, which takes half as long.
+        hurry: predict times of first rungs alone, which takes half as long, and tell this of the problem.
     """
     asked = _Asked(problem, device, runtime, ready)
     force = None if problem.answer == MERGED else force or settings.forced_strategy()
@@ -154,7 +154,7 @@ def choices(
     for winner in borrowing.exact(key, device, known):
         yield from asked.measured("exact", winner)
     # 3. predicted
-    yield from asked.predicted(key, known, rungs)
+    yield from asked.predicted(key, known, hurry)
     # 4. bucket, 5. neighbour
     for step, winner in borrowing.around(key, device, known):
         yield from asked.measured(step, winner)
@@ -229,7 +229,9 @@ class _Asked:
                 )
             yield choice
 
-    def predicted(self, key: TuningKey, known: Mapping[str, Winners], rungs: bool) -> Iterator[Choice]:
+    def predicted(
+        self, key: TuningKey, known: Mapping[str, Winners], hurry: Callable[[Problem], object] | None
+    ) -> Iterator[Choice]:
         """What takes the least time by what was measured around; nothing where nothing was."""
         model = predicting.model_for(key, self.device, known)
         region = None if model is None else model.region(key)
@@ -237,11 +239,13 @@ class _Asked:
             if model is not None:
                 self.rejected.append("predicted: nothing was measured around")
             return
+        if hurry is not None:
+            hurry(self.problem)
         try:
             if name := predicting.unfitted(self.problem, self.device, model):
                 self.rejected.append(f"predicted: {name} may be faster, and was measured nowhere")
                 return
-            found = predicting.proposals(self.problem, self.device, model, rungs=rungs)
+            found = predicting.proposals(self.problem, self.device, model, hurried=hurry is not None)
             found = predicting.careful(found, region.bound)
         except Exception as error:  # of anyone's strategy: the other steps name it
             self.rejected.append(f"times cannot be predicted: {type(error).__name__}: {error}")

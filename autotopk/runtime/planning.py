@@ -64,14 +64,14 @@ class Planner:
     def _first(self, key: Any, input: Tensor, rows: View | None) -> Plan | None:
         """The plan of a layout that has none, remembered until something better is compiled; see `_plan`.
 
-        Of what is predicted, the first call of a problem waits for ladders alone; all else is weighed after it. While
-        a graph is captured the plan makes do with what is loaded, and is not remembered.
+        Of what is predicted, the first call of a problem waits for first rungs alone; all else is weighed after it.
+        While a graph is captured the plan makes do with what is loaded, and is not remembered.
         """
         device = device_of(input.device)
         captured_on = launch.captured_on(input)
         readiness = Readiness(self._runtime, device, self.answer, captured_on=captured_on)
-        hurries = readiness.swaps and rows is not None and rows.problem not in self._runtime.weighed
-        plan = self._plan(rows, input, device, readiness, hurries)
+        hurried: list[Problem] = []
+        plan = self._plan(rows, input, device, readiness, hurried)
         counters.happened("plans")
         if plan is not None and plan.choice.step not in ("forced", "exact"):
             counters.happened("misses")
@@ -80,9 +80,8 @@ class Planner:
             log.debug("%s %s %s: %s", self.name, tuple(input.shape), input.dtype, told)
         if captured_on is None:
             self._plans.remember(key, plan)
-            predicted = device.type == "cuda" if plan is None else plan.choice.step == "predicted"
-            if hurries and rows is not None and predicted:
-                self._runtime.afterwards.do(partial(self._weigh, key, rows.problem, plan, device))
+            if hurried:
+                self._runtime.afterwards.do(partial(self._weigh, key, hurried[0], plan, device))
                 return plan
             try:
                 readiness.want(partial(self._plans.pop, key, None))
@@ -103,15 +102,16 @@ class Planner:
         readiness.want(again)
 
     def _plan(
-        self, rows: View | None, input: Tensor, device: Device, readiness: Readiness, hurries: bool
+        self, rows: View | None, input: Tensor, device: Device, readiness: Readiness, hurried: list[Problem]
     ) -> Plan | None:
-        """How a strategy answers; None where torch does."""
+        """How a strategy answers; None where torch does. What was predicted in a hurry is told."""
         if rows is None or (self._longest is not None and rows.problem.cols > self._longest):
             return None
+        hurry = hurried.append if readiness.swaps and rows.problem not in self._runtime.weighed else None
         try:
             for view in rows.ways(input):
                 for choice in dispatch.choices(
-                    view.problem, device, runtime=self._runtime, ready=readiness.ready, rungs=hurries
+                    view.problem, device, runtime=self._runtime, ready=readiness.ready, hurry=hurry
                 ):
                     if choice.step == "torch":
                         break

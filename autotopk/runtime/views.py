@@ -38,12 +38,11 @@ class View:
         *batch, cols = rows_last.shape
         rows = x.numel() // cols
         row_stride = even_row_stride(rows_last)
-        device_type = x.device.type
-        problem = Problem.contiguous(rows, cols, k, dtype, device_type, largest=largest, sorted=sorted, stable=stable)
-        if row_stride is not None:
-            vector = vector_width(x.data_ptr(), row_stride, cols, x.element_size())
-            layout = MemoryLayout(row_stride, vector=vector, aligned=x.data_ptr() % VECTOR_BYTES == 0)
-            problem = replace(problem, layout=layout)
+        address, stride = (0, cols) if row_stride is None else (x.data_ptr(), row_stride)  # of the copy, of the tensor
+        vector = vector_width(address, stride, cols, DTYPE_BYTES[dtype])
+        layout = MemoryLayout(stride, vector=vector, aligned=address % VECTOR_BYTES == 0)
+        sizes, place = (rows, cols, k, dtype), x.device.type
+        problem = Problem(*sizes, largest, sorted, stable=stable, device_type=place, layout=layout)
         return cls(problem, (*batch, k), dim % x.dim() - x.dim(), copied=row_stride is None)
 
     def beside(self, x: Tensor) -> "View | None":
