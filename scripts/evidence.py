@@ -1,12 +1,13 @@
-"""More evidence for predictions: `python -m scripts.evidence FILE [--again NAME ...] [--worst N] [--drawn N [SEED]]`.
+"""More evidence for predictions: `python -m scripts.evidence FILE [--again NAME ...] [--worst N] [--drawn N] ...`.
 
 FILE is like docs/figures/predictions/h200.json, and is written anew. With `--again` what strategies took near the
 best, at the points that it has, is timed again: after a kernel has changed, its times from before make predictions
 wrong. With `--worst` all that took about the best is, at so many points whose choice by all others was the worst: one
 of a thousand times that was wrong looks like that. With `--drawn` what is predicted to be near the best is timed at new
-shapes, drawn as the tag `grid` draws them. All of a point are timed by turns, without torch.topk, and nothing is
-compiled that few points ask for: a race tells more of one point, this a little of a thousand a minute. What one GPU
-takes is told as the GPU of the file would, by what the best of all others at a point took before.
+shapes, drawn as the tag `grid` draws them; with `--beside` at one shape beside each of the worst points. All of a point
+are timed by turns, without torch.topk, and nothing is compiled that few points ask for: a race tells more of one point,
+this a little of a thousand a minute. What one GPU takes is told as the GPU of the file would, by what the best of all
+others at a point took before.
 """
 
 import random
@@ -36,6 +37,9 @@ from scripts.predictions import tuned, write
 NEAR, LEAST_ASKING = 1.5, 6
 """Times the best that is near it; points that ask for a kernel that is to be compiled, so many at least."""
 
+AWAY = 0.7
+"""Doublings of a size, at most, to what is beside a point."""
+
 MOST_BYTES = 600_000_000
 """Of an input."""
 
@@ -61,27 +65,37 @@ def again(times: Times, strategies: Collection[str]) -> dict[TuningKey, list[Can
     return found
 
 
-def worst(times: Times, device: Device, count: int) -> dict[TuningKey, list[Candidate]]:
-    """All that was near the best where what is chosen by a fit without the point takes the most times the best."""
+def worst(times: Times, device: Device, count: int) -> list[TuningKey]:
+    """Where what is chosen by a fit without the point takes the most times the best."""
     regrets = list[bounds.Regret]()
     for samples in samples_of(times, device).values():
         regrets += bounds.regrets(Fit(samples), samples)
     regrets.sort(key=lambda one: (-one.logarithm, str(one.key)))
-    return again({one.key: times[one.key] for one in regrets[:count]}, ALL)
+    return [one.key for one in regrets[:count]]
 
 
-def drawn(count: int, seed: int, device: Device, known: Times) -> dict[TuningKey, list[Candidate]]:
-    """What is predicted to be near the best at so many shapes that are not known."""
+def beside(keys: Iterable[TuningKey], seed: int) -> Iterator[Workload]:
+    """One of every size a little larger or smaller; of all columns all again."""
+    chance = random.Random(seed)
+    for key in keys:
+        rows, cols, k = (max(1, round(one * 2 ** chance.uniform(-AWAY, AWAY))) for one in (key.rows, key.cols, key.k))
+        yield Workload(rows, cols, cols if key.k == key.cols else min(k, cols), key.dtype, key.sorted)
+
+
+def proposed(
+    workloads: Iterable[Workload], count: int, device: Device, known: Times
+) -> dict[TuningKey, list[Candidate]]:
+    """What is predicted to be near the best at the first of the shapes that are not known."""
     found: dict[TuningKey, list[Candidate]] = {}
     layered = read_layers(layers())
-    for workload in spread(2 * count, seed=seed):
+    for workload in workloads:
         key = workload.key
         model = predicting.model_for(key, device, layered)
-        if model is None or key in known or bytes_of(key) > MOST_BYTES:
+        if model is None or key.routing or key in known or bytes_of(key) > MOST_BYTES:
             continue
-        proposed = predicting.proposals(workload.problem(device.type), device, model)
-        least = min((one.time_us for one in proposed), default=0.0)
-        found[key] = [one.strategy.candidate(one.config) for one in proposed if one.time_us <= NEAR * least]
+        proposals = predicting.proposals(workload.problem(device.type), device, model)
+        least = min((one.time_us for one in proposals), default=0.0)
+        found[key] = [one.strategy.candidate(one.config) for one in proposals if one.time_us <= NEAR * least]
         if len(found) == count:
             break
     return found
@@ -172,7 +186,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--again", nargs="+", default=[], metavar="STRATEGY")
     parser.add_argument("--worst", type=int, default=0, metavar="COUNT")
-    parser.add_argument("--drawn", nargs="+", type=int, default=[], metavar=("COUNT", "SEED"))
+    parser.add_argument("--beside", type=int, default=0, metavar="COUNT")
+    parser.add_argument("--drawn", type=int, default=0, metavar="COUNT")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--device", default="cuda")
     options = parser.parse_args(arguments)
@@ -181,10 +197,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     times, recorded = tuned(options.file)
     if place.type != recorded.type:
         parser.error(f"{options.file} is of {recorded.name}, not of {place.name}")
-    anew = worst(times, recorded, options.worst) if options.worst else {}
+    most = max(options.worst, options.beside)
+    bad = worst(times, recorded, most) if most else []
+    anew = again({key: times[key] for key in bad[: options.worst]}, ALL)
     asked = again(times, options.again) | anew
-    if options.drawn:
-        asked |= drawn(options.drawn[0], options.drawn[1] if len(options.drawn) > 1 else 0, place, times)
+    asked |= proposed(beside(bad[: options.beside], options.seed), options.beside, place, times)
+    asked |= proposed(spread(2 * options.drawn, seed=options.seed), options.drawn, place, times)
     found = dict(timed(without_rare(asked, place), device, options.seconds))
     print(f"{sum(map(len, found.values()))} times at {len(found)} of {len(asked)} points", flush=True)
     times = merged(times, {key: its for key, its in found.items() if key in anew}, ALL)

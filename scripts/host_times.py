@@ -113,17 +113,17 @@ def fallbacks() -> Iterator[tuple[str, Pair]]:
 def first_calls() -> Iterator[Figure]:
     """Of shapes that were not met before, among `FIRST`: what is loaded in its call is left out, and most are first."""
     memory = torch.zeros(FIRST_BYTES, dtype=torch.uint8, device="cuda")
-    times = list[tuple[float, float]]()
+    known, times = torch.randn(64, 128, device="cuda"), list[tuple[float, float]]()
     for workload in track(spread(FIRST, seed=3), disable=not sys.stderr.isatty()):
         if workload.bytes > FIRST_BYTES:
             continue
         x = memory[: workload.bytes].view(getattr(torch, workload.dtype)).view(workload.rows, workload.cols)
         while default.afterwards.pending:
             time.sleep(0.001)
-        torch.cuda.synchronize()
-        known = launch.loaded()
+        burst(Call(partial(autotopk.topk, known, 5)))  # a server's thread is awake
+        loaded = launch.loaded()
         taken = [once(partial(topk, x, workload.k, sorted=workload.sorted)) for topk in (autotopk.topk, torch.topk)]
-        if launch.loaded() == known:
+        if launch.loaded() == loaded:
             times.append((taken[0], taken[1]))
     ours, theirs = zip(*times, strict=True)
     for name, share in (("median", 0.5), ("worst of ten", 0.9)):

@@ -355,6 +355,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--folds", type=int, default=FOLDS, help="parts that are left out in turn, of which fewer are sooner"
     )
+    parser.add_argument("--every", type=int, default=1, help="points for one that is looked at")
     options = parser.parse_args(arguments)
     if options.database is None:
         of_devices = [tuned(), recorded()]
@@ -369,7 +370,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         times, device = of_devices[0]
         known = tuned(options.json)[0] if options.json.exists() else {}
         write(options.json, {key: {**known.get(key, {}), **times.get(key, {})} for key in {**known, **times}}, device)
-    for times, device in of_devices:
+    for every, device in of_devices:
+        times = {key: every[key] for key in sorted(every, key=str)[:: options.every]}
         print(f"{device.name}: {len(times)} points, {sum(map(len, times.values()))} times")
         compared = compare(times, device, options.folds)
         if not compared:

@@ -9,7 +9,7 @@ from autotopk import registry
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import H100, device_of
 from autotopk.key import TuningKey
-from autotopk.workloads import Workload
+from autotopk.workloads import Workload, spread
 from scripts import evidence
 from scripts.predictions import tuned, write
 
@@ -26,11 +26,23 @@ def test_what_was_near_the_best_is_taken_again_beside_the_best_of_the_others() -
 
 def test_drawn_shapes_are_new_and_what_is_asked_is_near_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOTOPK_SHIPPED", "1")
-    found = evidence.drawn(5, 3, H100, {})
+    found = evidence.proposed(spread(10, seed=3), 5, H100, {})
     assert len(found) == 5
     assert all(found.values())
     first = next(iter(found))
-    assert first not in evidence.drawn(5, 3, H100, {first: {}})
+    assert first not in evidence.proposed(spread(10, seed=3), 5, H100, {first: {}})
+
+
+def test_shapes_beside_others_are_near_them_and_of_their_kind() -> None:
+    keys = [one.key for one in spread(200, seed=4)]
+    found = list(evidence.beside(keys, 1))
+    assert found == list(evidence.beside(keys, 1))
+    for key, one in zip(keys, found, strict=True):
+        assert (one.dtype, one.sorted) == (key.dtype, key.sorted)
+        assert (one.k == one.cols) >= (key.k == key.cols)
+        for mine, its in ((one.rows, key.rows), (one.cols, key.cols)):
+            assert its / 1.63 - 0.5 <= mine <= its * 1.63 + 0.5
+        assert 1 <= one.k <= min(one.cols, max(key.k * 1.63 + 0.5, one.cols * (key.k == key.cols)))
 
 
 def test_kernels_that_few_ask_for_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +101,5 @@ def test_what_was_chosen_the_worst_by_all_others_is_taken_again_of_every_strateg
     quickest = min(some[odd], key=some[odd].__getitem__)
     wrong = max(some[odd], key=lambda one: (one != TORCH_TOPK) * some[odd][one])
     some[odd] = {**some[odd], wrong: some[odd][quickest] / 30}  # nobody would choose it
-    [(key, asked)] = evidence.worst(some, device, 1).items()
-    assert key == odd
-    assert asked == [wrong], "nothing else is near that"
+    assert evidence.worst(some, device, 1) == [odd]
+    assert evidence.again({odd: some[odd]}, evidence.ALL) == {odd: [wrong]}, "nothing else is near that"
