@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 from autotopk.errors import warn
 
-PAUSE_S = 0.005
-"""From the first job to its beginning: calls come in bursts, and a thread that works slows down the others."""
+PAUSE_S, LONGEST_S = 0.005, 0.5
+"""A job begins when none was asked for so long, or when the thread waited for that for so long: calls come in bursts,
+and a thread that works slows down the others."""
 
 Job = Callable[[], object]
 
@@ -58,8 +59,8 @@ class Afterwards:
         """The thread."""
         asked = self._asked
         while asked.wait():
-            time.sleep(PAUSE_S)
             while self._jobs:
+                self._wait_for_a_pause()
                 try:
                     self._jobs.popleft()()
                 except IndexError:  # cleared
@@ -69,6 +70,12 @@ class Afterwards:
             asked.clear()
             if self._jobs:  # since the last look at them
                 asked.set()
+
+    def _wait_for_a_pause(self) -> None:
+        until, count = time.monotonic() + LONGEST_S, -1
+        while count != len(self._jobs) and time.monotonic() < until:
+            count = len(self._jobs)
+            time.sleep(PAUSE_S)
 
 
 _all: "weakref.WeakSet[Afterwards]" = weakref.WeakSet()

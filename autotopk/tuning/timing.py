@@ -82,8 +82,10 @@ class CudaTimer(Timer):
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
         super().__init__(inputs)
-        self.stream = torch.cuda.Stream(self.device)
-        self._pool = torch.cuda.graph_pool_handle()  # for all: graphs run in turn, and nobody reads what they wrote
+        self.stream, self._first = torch.cuda.Stream(self.device), torch.cuda.CUDAGraph()
+        with torch.cuda.device(self.device), torch.cuda.graph(self._first, stream=self.stream):  # empties torch's cache
+            torch.zeros(1, device=self.device)
+        self._pool = self._first.pool()  # for all: graphs run in turn, and nobody reads what they wrote
         torch.cuda.synchronize(self.device)  # the inputs were made on another stream
 
     def fill(self, x: Tensor) -> None:
@@ -110,7 +112,7 @@ class CudaTimer(Timer):
             if torch.cuda.mem_get_info()[0] < SPARE_BYTES:
                 torch.cuda.empty_cache()
             try:
-                graph.capture_begin(pool=self._pool)  # torch.cuda.graph empties the allocator's cache: milliseconds
+                graph.capture_begin(pool=self._pool)  # torch.cuda.graph empties torch's cache each time: milliseconds
                 try:
                     for x in islice(cycle(self.inputs), calls):
                         run(x)
