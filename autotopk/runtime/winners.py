@@ -1,7 +1,9 @@
 """The measured winners that run time serves: where they are read from, merged, and looked up."""
 
+import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from heapq import heapify, heappop
 from itertools import chain, groupby
 from operator import itemgetter
@@ -80,7 +82,8 @@ class Winners:
             self._models[kind] = found = []
             for rows in (fitted[kind] for fitted in self._fitted if kind in fitted):
                 try:
-                    found.append(model_of(rows))
+                    with _collecting_later():
+                        found.append(model_of(rows))
                 except ValueError as error:
                     warn(f"times of {kind} are not predicted: {inert(error)}")
         return self._models[kind]
@@ -113,6 +116,18 @@ class Winners:
         while heap:
             row, winner = found[heappop(heap)[1]]
             yield winner(row)
+
+
+@contextmanager
+def _collecting_later() -> Iterator[None]:
+    """Without the garbage collector, which would look through a hundred thousand new objects again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 NONE = Winners()
