@@ -18,16 +18,16 @@ from autotopk.strategies.torch_fallback import strategy as torch_fallback
 from autotopk.strategy import Config, Strategy, numbers, written
 from autotopk.workloads import Workload
 
-RUNGS = 6
+RUNGS = 8
 """Of a ladder that are asked for their time: the likeliest."""
 
 HURRIED_RUNGS = 2
 """The same where all else is weighed later: 1 % slower than the best of a ladder, in a quarter less time."""
 
-SLOW = 1.7
+SLOW = 2.0
 """Strategies whose first rung is predicted to take so many times the least are not asked for the others."""
 
-FAR = 1.5
+FAR = 2.0
 """Strategies whose best rung is predicted to take so many times the best have no better point in their shortlists."""
 
 COMPILED = 0.02

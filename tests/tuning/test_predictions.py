@@ -1,6 +1,6 @@
 """Recorded measurements, replayed without a GPU: fit, choose at points that were left out, compare with the best."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from math import dist, exp, inf, log
@@ -42,6 +42,13 @@ def on_record() -> tuple[Times, Device]:
 
 
 @cache
+def a_third() -> tuple[Times, Device]:
+    """Of all that whole tunings measured: every third point."""
+    times, device = tuned()
+    return {key: times[key] for key in sorted(times, key=str)[::3]}, device
+
+
+@cache
 def compared() -> dict[str, Result]:
     return compare(*on_record(), folds=16)
 
@@ -65,15 +72,20 @@ def test_points_left_out_are_chosen_for_within_2_percent_of_the_best() -> None:
     assert found.worst <= 1.4
 
 
-@pytest.mark.timeout(1200)
-def test_points_of_whole_tunings_left_out_are_chosen_for_within_2_percent_of_the_best_too() -> None:
+@pytest.mark.parametrize(
+    ("some", "mean", "most_of_20", "worst"),
+    [(a_third, 1.018, 1.11, 2.6), pytest.param(tuned, 1.011, 1.065, 2.6, marks=pytest.mark.slow)],
+)
+def test_points_of_whole_tunings_left_out_are_chosen_for_within_2_percent_of_the_best_too(
+    some: Callable[[], tuple[Times, Device]], mean: float, most_of_20: float, worst: float
+) -> None:
     """Of named workloads, the grid and shapes drawn at random: sparse, and of all sizes."""
-    found = compare(*tuned(), folds=4)
+    found = compare(*some(), folds=4)
     ours = found.pop(SERVED)
-    assert ours.points >= 1700
-    assert ours.mean <= 1.014
-    assert ours.most_of_20 <= 1.09
-    assert ours.worst <= 2.6
+    assert ours.points >= 3000
+    assert ours.mean <= mean
+    assert ours.most_of_20 <= most_of_20
+    assert ours.worst <= worst
     assert ours.mean < found["coefficients, corrected around"].mean - 0.005, "what trees are for"
     assert min(one.mean for one in found.values()) > ours.mean - 0.003
 
@@ -88,7 +100,7 @@ def test_points_of_whole_tunings_left_out_are_chosen_for_within_2_percent_of_the
         ("masked_argmax", 0.135),
         ("split_radix", 0.18),
         ("stream_maxima", 0.13),
-        ("wide_radix", 0.155),
+        ("wide_radix", 0.16),
     ],
 )
 def test_terms_explain_what_a_family_takes(strategy: str, most: float) -> None:
@@ -331,10 +343,9 @@ def test_kernels_of_other_sizes_are_told_apart() -> None:
     assert [lane_merge.terms(rung, problem, H100)[5] for rung in rungs] == [2, 5]
 
 
-@pytest.mark.timeout(1200)
 def test_bounds_hold_for_points_that_they_are_not_made_of() -> None:
-    """Of a whole tuning, one half for the other: of 100 points one may be chosen worse, give or take some."""
-    times, device = tuned()
+    """One half for the other: of 100 points one may be chosen worse, give or take some."""
+    times, device = a_third()
     samples = samples_of(times, device)[KIND]
     regrets = bounds.regrets(Fit(samples), samples)
     within = []
