@@ -33,8 +33,8 @@ typedef struct {
 
 typedef struct {
   double reach, farthest, doubt;                                        /* of two squares */
-  Py_ssize_t count, judges;
-  PyObject *names, *judging;                                            /* lists, of each place a judge */
+  Py_ssize_t count, judges, names;
+  PyObject *numbers, *judging;                                          /* a dict of names, a list of judges */
   Said *said;                                                           /* of places, one after another */
   Py_ssize_t *begin;                                                    /* of each place in these, and their end */
   double (*places)[PLACE];                                              /* in order */
@@ -44,7 +44,14 @@ typedef struct {
   double total, weight;
 } Mean;
 
+typedef struct {
+  const Places *places;
+  PyObject *owner;                                                      /* of these */
+  Mean of[];                                                            /* each name */
+} Means;
+
 static const char *CURVE = "autotopk._predict.Curve", *PLACES = "autotopk._predict.Places";
+static const char *MEANS = "autotopk._predict.Means";
 
 /* As exp, whose version of today asks for a C library that older systems lack; of what is far below 0 less exact. */
 static double exponential(double x) { return expm1(x) + 1.0; }
@@ -108,13 +115,39 @@ static double forest_value(const Curve *self, const double *numbers) {
   return total;
 }
 
+/* What a mapping or a capsule of means says of a name, 0 where that is nothing; an error may be set. */
+static double told(PyObject *from, PyObject *name) {
+  if (PyDict_Check(from)) {
+    PyObject *said = PyDict_GetItemWithError(from, name);
+    return said ? PyFloat_AsDouble(said) : 0.0;
+  }
+  if (!PyCapsule_IsValid(from, MEANS)) {
+    PyErr_SetString(PyExc_TypeError, "needs a dict, or what around says");
+    return 0.0;
+  }
+  const Means *means = PyCapsule_GetPointer(from, MEANS);
+  PyObject *number = PyDict_GetItemWithError(means->places->numbers, name);
+  if (!number) return 0.0;
+  const Mean *mean = means->of + PyLong_AsSsize_t(number);
+  return mean->total / (mean->weight + means->places->doubt);
+}
+
+static PyObject *said_of(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+  if (count != 2) {
+    PyErr_SetString(PyExc_TypeError, "needs what was said, and a name");
+    return NULL;
+  }
+  const double said = told(given[0], given[1]);
+  return PyErr_Occurred() ? NULL : PyFloat_FromDouble(said);
+}
+
 static PyObject *curve_time_us(PyObject *capsule, PyObject *const *given, Py_ssize_t count) {
   const Curve *self = PyCapsule_GetPointer(capsule, CURVE);
   double numbers[MAX_NUMBERS], total = 0.0, beside;
   Py_ssize_t sizes = 0, traits;
   if (!self) return NULL;
-  if (count != 6 || !PyDict_Check(given[2])) {
-    PyErr_SetString(PyExc_TypeError, "needs sizes, a number, a dict, a name, knobs and terms");
+  if (count != 6) {
+    PyErr_SetString(PyExc_TypeError, "needs sizes, a number, what is said, a name, knobs and terms");
     return NULL;
   }
   if (!read_numbers(given[0], numbers, &sizes)) return NULL;
@@ -130,8 +163,7 @@ static PyObject *curve_time_us(PyObject *capsule, PyObject *const *given, Py_ssi
   }
   if (!(total > 0.0)) Py_RETURN_NONE;
   beside = PyFloat_AsDouble(given[1]);
-  PyObject *said = PyErr_Occurred() ? NULL : PyDict_GetItemWithError(given[2], given[3]);
-  if (said) beside += PyFloat_AsDouble(said);
+  if (!PyErr_Occurred()) beside += told(given[2], given[3]);
   if (PyErr_Occurred()) return NULL;
   if (sizes && self->trees) {
     if (traits != self->traits) Py_RETURN_NONE;
@@ -191,33 +223,30 @@ static Py_ssize_t first_from(const Places *self, double least) {
   return low;
 }
 
-/* What is said at places around, by name: weighted, and pulled towards nothing. */
-static PyObject *means_of(const Places *self, const Found *found, Py_ssize_t count) {
-  const Py_ssize_t names = PyList_Size(self->names);
-  PyObject *means = PyDict_New();
-  Mean *of = calloc((size_t)names + 1, sizeof *of);
-  if (!means || !of) {
-    free(of);
-    Py_XDECREF(means);
-    return PyErr_NoMemory();
-  }
+static void end_means(PyObject *capsule) {
+  Means *means = PyCapsule_GetPointer(capsule, MEANS);
+  Py_DECREF(means->owner);
+  PyMem_Free(means);
+}
+
+/* What is said at places around, by name: weighted, and pulled towards nothing. Of thousands of names few are asked
+   for, so they stay sums. */
+static PyObject *means_of(PyObject *owner, const Places *self, const Found *found, Py_ssize_t count) {
+  Means *means = PyMem_Calloc(1, sizeof *means + (size_t)self->names * sizeof *means->of);
+  if (!means) return PyErr_NoMemory();
+  means->places = self, means->owner = owner;
   for (Py_ssize_t i = 0; i < count; i++) {
     const double weight = exponential(-found[i].square / self->reach);
     for (Py_ssize_t j = self->begin[found[i].at]; j < self->begin[found[i].at + 1]; j++) {
-      of[self->said[j].name].total += weight * self->said[j].number;
-      of[self->said[j].name].weight += weight;
+      Mean *mean = means->of + self->said[j].name;
+      mean->total += weight * self->said[j].number;
+      mean->weight += weight;
     }
   }
-  int good = 1;
-  for (Py_ssize_t i = 0; good && i < names; i++) {
-    if (of[i].weight == 0.0) continue;
-    PyObject *mean = PyFloat_FromDouble(of[i].total / (of[i].weight + self->doubt));
-    good = mean && !PyDict_SetItem(means, PyList_GetItem(self->names, i), mean);
-    Py_XDECREF(mean);
-  }
-  free(of);
-  if (!good) Py_CLEAR(means);
-  return means;
+  PyObject *capsule = PyCapsule_New(means, MEANS, end_means);
+  if (capsule) Py_INCREF(owner);
+  else PyMem_Free(means);
+  return capsule;
 }
 
 static PyObject *places_around(PyObject *capsule, PyObject *place) {
@@ -239,7 +268,7 @@ static PyObject *places_around(PyObject *capsule, PyObject *place) {
     if (square < self->farthest) found[count++] = (Found){square, i};
   }
   qsort(found, (size_t)count, sizeof *found, by_distance);
-  PyObject *said = means_of(self, found, count), *judges = PyList_New(0), *both = NULL;
+  PyObject *said = means_of(capsule, self, found, count), *judges = PyList_New(0), *both = NULL;
   int good = said && judges;
   for (Py_ssize_t i = 0; good && i < count && i < self->judges; i++)
     good = !PyList_Append(judges, PyList_GetItem(self->judging, found[i].at));
@@ -250,7 +279,7 @@ static PyObject *places_around(PyObject *capsule, PyObject *place) {
 }
 
 static void free_places(Places *self) {
-  Py_XDECREF(self->names), Py_XDECREF(self->judging);
+  Py_XDECREF(self->numbers), Py_XDECREF(self->judging);
   PyMem_Free(self->said), PyMem_Free(self->begin), PyMem_Free(self->places);
   PyMem_Free(self);
 }
@@ -258,17 +287,16 @@ static void free_places(Places *self) {
 static void end_places(PyObject *capsule) { free_places(PyCapsule_GetPointer(capsule, PLACES)); }
 
 static PyMethodDef places_definition = {"around", places_around, METH_O,
-                                        "around(place) -> ({name: mean, ...}, [judge, ...])"};
+                                        "around(place) -> (what is said, [judge, ...])"};
 
 /* The number of a name, a new one for one that was not met before; -1 with an error set. */
-static Py_ssize_t number_of(PyObject *numbers, PyObject *names, PyObject *name) {
-  PyObject *known = PyDict_GetItemWithError(numbers, name);
+static Py_ssize_t number_of(Places *self, PyObject *name) {
+  PyObject *known = PyDict_GetItemWithError(self->numbers, name);
   if (known) return PyLong_AsSsize_t(known);
-  const Py_ssize_t number = PyErr_Occurred() ? -1 : PyList_Size(names);
-  PyObject *made = number < 0 ? NULL : PyLong_FromSsize_t(number);
-  const int good = made && !PyDict_SetItem(numbers, name, made) && !PyList_Append(names, name);
+  PyObject *made = PyErr_Occurred() ? NULL : PyLong_FromSsize_t(self->names);
+  const int good = made && !PyDict_SetItem(self->numbers, name, made);
   Py_XDECREF(made);
-  return good ? number : -1;
+  return good ? self->names++ : -1;
 }
 
 /* Fills what is said at places from their dicts; 0 with an error set. */
@@ -282,23 +310,21 @@ static int read_said(Places *self, PyObject *dicts) {
     }
     total += PyDict_Size(one);
   }
-  PyObject *numbers = PyDict_New();
   self->said = PyMem_Malloc((size_t)(total + 1) * sizeof *self->said);
   self->begin = PyMem_Malloc((size_t)(self->count + 1) * sizeof *self->begin);
-  int good = numbers && self->said && self->begin;
+  int good = self->said && self->begin;
   if (!good && !PyErr_Occurred()) PyErr_NoMemory();
   for (Py_ssize_t i = 0; good && i < self->count; i++) {
     PyObject *name, *said;
     Py_ssize_t next = 0;
     self->begin[i] = at;
     while (good && PyDict_Next(PyList_GetItem(dicts, i), &next, &name, &said)) {
-      self->said[at] = (Said){number_of(numbers, self->names, name), PyFloat_AsDouble(said)};
+      self->said[at] = (Said){number_of(self, name), PyFloat_AsDouble(said)};
       good = !PyErr_Occurred();
       at++;
     }
   }
   if (good) self->begin[self->count] = at;
-  Py_XDECREF(numbers);
   return good;
 }
 
@@ -317,11 +343,11 @@ static PyObject *around(PyObject *module, PyObject *arguments) {
   }
   Places *self = PyMem_Malloc(sizeof *self);
   if (!self) return PyErr_NoMemory();
-  *self = (Places){reach, farthest, doubt, count, judges, PyList_New(0), judging, NULL, NULL, NULL};
+  *self = (Places){reach, farthest, doubt, count, judges, 0, PyDict_New(), judging, NULL, NULL, NULL};
   Py_INCREF(judging);
   self->places = PyMem_Malloc((size_t)bytes + 1);
   if (!self->places) PyErr_NoMemory();
-  if (!self->names || !self->places || !read_said(self, said)) {
+  if (!self->numbers || !self->places || !read_said(self, said)) {
     free_places(self);
     return NULL;
   }
@@ -338,6 +364,8 @@ static PyMethodDef methods[] = {
      "around(reach, farthest, doubt, judges, places, said, judging) -> around\n\nOf places in order, five doubles each, "
      "and a dict and a judge of each; squares of distances. Of another place: what is said around, a mean of each name "
      "and of nothing as doubtful, and so many judges of the nearest."},
+    {"said_of", (PyCFunction)(void (*)(void))said_of, METH_FASTCALL,
+     "said_of(what around or a dict says, name) -> float\n\n0 of what nothing is said of."},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_predict", "Predictions at low host cost.", -1,

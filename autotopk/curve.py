@@ -6,7 +6,7 @@ from math import exp, inf
 from operator import mul
 
 from autotopk.forest import DEPTH, MOST_TRAITS, Forest
-from autotopk.nearby import Said, native
+from autotopk.nearby import Said, native, said_of
 
 TimeUs = Callable[[Sequence[float], float, Said, str, Sequence[float], Sequence[float]], float | None]
 """Of the sizes of a problem, without which no tree is asked; what the strategy is off by around, what is said there;
@@ -52,7 +52,7 @@ class Curve:
         total: float = sum(map(mul, self.coefficients, terms))
         if not total > 0.0:
             return None
-        beside = off + around.get(name, 0.0)
+        beside = off + said_of(around, name)
         if self.forest is not None and sizes:
             traits = (*sizes, *knobs, *terms)
             if len(traits) != self.forest.traits:

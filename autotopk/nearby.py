@@ -36,12 +36,18 @@ Place = tuple[float, float, float, float, float]
 
 Judge = TypeVar("Judge")
 
-Said = Mapping[str, float]
-"""Of names."""
+Said = Any
+"""Of names, see `said_of`: a mapping to numbers, or the twin's."""
+
+
+def said_of(said: Said, name: str) -> float:
+    """What is said of a name; 0 where that is nothing."""
+    found: float = said.get(name, 0.0) if native is None else native.said_of(said, name)
+    return found
 
 
 def around(
-    places: Sequence[Place], said: Sequence[Said], judges: Sequence[Judge]
+    places: Sequence[Place], said: Sequence[Mapping[str, float]], judges: Sequence[Judge]
 ) -> Callable[[Place], tuple[Said, Sequence[Judge]]]:
     """Of places in order: a function that finds what is said around one, by nearness, and who is the nearest.
 
@@ -61,7 +67,7 @@ def around(
 
 
 def slow_around(
-    places: Sequence[Place], said: Sequence[Said], judges: Sequence[Judge], here: Place
+    places: Sequence[Place], said: Sequence[Mapping[str, float]], judges: Sequence[Judge], here: Place
 ) -> tuple[Said, Sequence[Judge]]:
     """The same in Python."""
     (rows, cols, k, width, order), reach = here, FARTHEST**0.5

@@ -24,7 +24,7 @@ from autotopk.candidate import Candidate
 from autotopk.curve import Curve
 from autotopk.forest import Forest
 from autotopk.key import TuningKey
-from autotopk.nearby import Place, Said, around
+from autotopk.nearby import Place, Said, around, said_of
 from autotopk.problem import DTYPE_BYTES, FLOAT_INF
 
 CELL = 2
@@ -248,7 +248,7 @@ class Model:
         curve = self._curves.get(strategy)
         if curve is None:
             return _nothing
-        return partial(curve.time_us, near.sizes, near.residuals.get(strategy, 0.0), near.residuals)
+        return partial(curve.time_us, near.sizes, said_of(near.residuals, strategy), near.residuals)
 
     def region(self, key: TuningKey) -> Region | None:
         """What is known around a problem; None where nothing is."""

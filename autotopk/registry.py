@@ -2,12 +2,14 @@
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, distributions
 
+from autotopk.device import Device
 from autotopk.errors import UnknownStrategyError, warn
+from autotopk.problem import Problem
 from autotopk.strategy import Features, Strategy
 
 GROUP = "autotopk.strategies"
@@ -24,13 +26,18 @@ def register(strategy: Strategy) -> None:
     if name in _targets() or name in _added:
         raise ValueError(f"a strategy named {name!r} is registered already")
     _added[name] = strategy
-    _available.cache_clear()
+    _forget()
 
 
 def unregister(name: str) -> None:
     """Take back what `register` added."""
     _added.pop(name, None)
+    _forget()
+
+
+def _forget() -> None:
     _available.cache_clear()
+    _serving.cache_clear()
 
 
 def names() -> list[str]:
@@ -46,9 +53,14 @@ def get(name: str) -> Strategy:
     return strategy
 
 
-def available() -> list[Strategy]:
+def available() -> Sequence[Strategy]:
     """Every strategy that imports, the preferred first."""
-    return list(_available(tuple(names())))
+    return _available()
+
+
+def serving(problem: Problem, device: Device) -> Sequence[Strategy]:
+    """Those whose features serve a problem, the preferred first. Raises what odd features do."""
+    return _serving(problem.answer, problem.dtype, problem.stable, problem.layout.side_by_side, device)
 
 
 def built_in() -> list[Strategy]:
@@ -58,11 +70,16 @@ def built_in() -> list[Strategy]:
 
 
 @cache
-def _available(installed: tuple[str, ...]) -> tuple[Strategy, ...]:
+def _available() -> tuple[Strategy, ...]:
     """Every first call of a shape asks."""
-    found = [_added.get(name) or _import(name) for name in installed]
+    found = [_added.get(name) or _import(name) for name in names()]
     able = (strategy for strategy in found if strategy is not None)
     return tuple(sorted(able, key=lambda one: (-one.preference, one.name)))
+
+
+@cache
+def _serving(answer: str, dtype: str, stable: bool, side_by_side: bool, device: Device) -> tuple[Strategy, ...]:
+    return tuple(one for one in _available() if one.features.serves(answer, dtype, stable, side_by_side, device))
 
 
 @cache

@@ -54,13 +54,17 @@ class Features:
 
     def serve(self, problem: Problem, device: Device) -> bool:
         """Whether nothing lies outside."""
+        return self.serves(problem.answer, problem.dtype, problem.stable, problem.layout.side_by_side, device)
+
+    def serves(self, answer: str, dtype: str, stable: bool, side_by_side: bool, device: Device) -> bool:
+        """The same, of all that is asked of a problem."""
         return (
-            problem.answer in self.answers
-            and problem.dtype in self.dtypes
+            answer in self.answers
+            and dtype in self.dtypes
             and device.type in self.device_types
             and (device.type != "cuda" or device.capability >= self.capability)
-            and (not problem.stable or problem.dtype in self.stable)
-            and (self.side_by_side or not problem.layout.side_by_side)
+            and (not stable or dtype in self.stable)
+            and (self.side_by_side or not side_by_side)
         )
 
     def reasons_unsupported(self, problem: Problem, device: Device) -> list[str]:

@@ -1,12 +1,13 @@
 """What is said around a place: in C as in Python."""
 
 import random
+from collections.abc import Iterable, Mapping
 from functools import partial
 from math import dist, exp
 
 import pytest
 
-from autotopk.nearby import DOUBT, FARTHEST, JUDGES, REACH, Place, Said, around, native, slow_around
+from autotopk.nearby import DOUBT, FARTHEST, JUDGES, REACH, Place, Said, around, native, said_of, slow_around
 
 needs_c = pytest.mark.skipif(native is None, reason="the extension was not built")
 
@@ -15,6 +16,11 @@ def drawn(seed: int, count: int = 400) -> list[Place]:
     chance = random.Random(seed)
     place = partial(chance.uniform, 0, 6)
     return sorted((place(), place(), place(), 0.5 * chance.randrange(3), 0.5) for _ in range(count))
+
+
+def told(said: Said, names: Iterable[str]) -> dict[str, float]:
+    """Of those names, what is something."""
+    return {name: found for name in names if (found := said_of(said, name))}
 
 
 def test_what_is_near_is_found_the_nearest_first_and_weighted() -> None:
@@ -26,7 +32,8 @@ def test_what_is_near_is_found_the_nearest_first_and_weighted() -> None:
         expected = [(exp(-square / REACH**2), at) for square, at in away if square < FARTHEST]
         met += len(expected)
         for means, judges in (found(here), slow_around(places, said, range(len(places)), here)):
-            assert means == {str(at): pytest.approx(weight / (weight + DOUBT)) for weight, at in expected}
+            its = {str(at): pytest.approx(weight / (weight + DOUBT)) for weight, at in expected}
+            assert told(means, map(str, range(len(places) + 1))) == its
             assert list(judges) == [at for _, at in expected[:JUDGES]]
     assert met > 1000
 
@@ -39,15 +46,15 @@ def test_none_is_left_out_at_the_ends_of_what_is_near() -> None:
         reached = int(FARTHEST**0.5 / 0.25)
         expected = {str(other) for other in range(64) if abs(other - at) <= reached}
         for means, _ in (found(here), slow_around(places, said, places, here)):
-            assert means.keys() == expected
+            assert told(means, map(str, range(65))).keys() == expected
 
 
 def test_a_mean_is_of_those_that_know_the_name_and_pulled_towards_nothing() -> None:
     places: list[Place] = [(at, 3.0, 3.0, 0.5, 0.0) for at in (1.0, 2.0, 2.0, 9.0)]
-    said: list[Said] = [{"a": 1.0}, {"b": 3.0}, {"a": 2.0, "b": 1.0}, {"a": 7.0, "c": 1.0}]
+    said: list[Mapping[str, float]] = [{"a": 1.0}, {"b": 3.0}, {"a": 2.0, "b": 1.0}, {"a": 7.0, "c": 1.0}]
     away, here = exp(-1 / REACH**2), (2.0, 3.0, 3.0, 0.5, 0.0)
     for means, _ in (around(places, said, places)(here), slow_around(places, said, places, here)):
-        assert means == {
+        assert told(means, "abcd") == {
             "a": pytest.approx((away * 1.0 + 2.0) / (away + 1.0 + DOUBT)),
             "b": pytest.approx((3.0 + 1.0) / (2.0 + DOUBT)),
         }
@@ -62,6 +69,15 @@ def test_c_refuses_what_it_cannot_read() -> None:
         native.around(1.0, 1.0, 0.1, 1, bytes(41), [{}], [0])
     with pytest.raises(ValueError, match="no places"):
         around(drawn(1), [{}] * 399, [0] * 400)
+    means, _ = around(drawn(1), [{"a": 1.0}] * 400, [0] * 400)(drawn(1)[0])
+    for given in ((), (means,), (means, "a", "b")):
+        with pytest.raises(TypeError, match="and a name"):
+            native.said_of(*given)
+    with pytest.raises(TypeError, match="or what around says"):
+        native.said_of(1.0, "a")
+    with pytest.raises(TypeError, match="unhashable"):
+        native.said_of(means, [])
+    assert native.said_of({"a": 2.0}, "a") == 2.0
     for odd in ([1.0], [{"a": "b"}], [{"a": 1.0, "c": None}]):
         with pytest.raises(TypeError):
             native.around(1.0, 1.0, 0.1, 1, bytes(40), odd, [0])

@@ -8,7 +8,7 @@ of a comment in a device file changes `sources.json`, and a pack changes where m
 import json
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache, reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import Protocol
 
@@ -27,6 +27,9 @@ label = "pack"
 """How a kernel's origin is told."""
 
 _MAX_BYTES = 4 << 20
+
+MOST_SOUGHT = 1 << 12
+"""Sources of which it is remembered whether they are packed."""
 
 
 class Source(Hashable, Protocol):
@@ -74,7 +77,6 @@ def serving(arch: int) -> int | None:
     return max((one for one in ARCHS if one // 10 == arch // 10 and one <= arch), default=None)
 
 
-@lru_cache(1 << 12)  # a first call asks several times
 def name_of(source: Source, arch: int) -> str:
     """A kernel's name in the pack of a compute capability."""
     return digest(arch, repr(source))
@@ -93,6 +95,7 @@ class Packs:
         self.made = _made(folder)
         self._packs: dict[int, Pack | None] = {}
         self._checks: dict[int, Check | None] = {}
+        self._packed: dict[tuple[Source, int], Stored | None] = {}
         self.unchecked = False
         """All kernels are found, also those that nobody has checked: for who checks them."""
 
@@ -146,7 +149,15 @@ class Packs:
         return None if check is None or found.code not in check.passed else found
 
     def packed(self, source: Source, arch: int) -> Stored | None:
-        """The same, whether it was checked or not."""
+        """The same, whether it was checked or not; looked for once."""
+        key = source, arch
+        if key not in self._packed:
+            if len(self._packed) >= MOST_SOUGHT:
+                self._packed.clear()
+            self._packed[key] = self._find(source, arch)
+        return self._packed[key]
+
+    def _find(self, source: Source, arch: int) -> Stored | None:
         if (pack := self.pack(arch)) is None or (served := serving(arch)) is None:
             return None
         files, current = source.device_code()

@@ -87,8 +87,9 @@ def _leave_out_changed(model: Model, device: Device) -> None:
 
 def unfitted(problem: Problem, device: Device, model: Model) -> str:
     """A strategy that would serve by its own rule and of which nothing was fitted: who knows whether it is the best."""
-    strange = (one for one in registry.available() if one.name not in model.strategies and one is not torch_fallback)
-    able = (one for one in strange if one.is_able(problem, device))
+    serving = registry.serving(problem, device)
+    strange = (one for one in serving if one.name not in model.strategies and one is not torch_fallback)
+    able = (one for one in strange if not one.reasons_unsupported(problem, device))
     return next((one.name for one in able if one.heuristic(problem, device) is not None), "")
 
 
@@ -111,8 +112,8 @@ def _asked(
     found: list[Proposal] = []
     asked = [
         _Family(one, problem, device, model, near, HURRIED_RUNGS if hurried else RUNGS)
-        for one in registry.available()
-        if one.name in names and one.is_able(problem, device)
+        for one in registry.serving(problem, device)
+        if one.name in names and not one.reasons_unsupported(problem, device)
     ]
     for family in asked:
         family.ask(family.ladder[:1], 0.0, found)

@@ -289,10 +289,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
     modules = set(sys.modules)
-    for cached in (registry._targets, registry._import, registry._available):
+    for cached in (registry._targets, registry._import, registry._available, registry._serving):
         cached.cache_clear()
     yield folder
-    for cached in (registry._targets, registry._import, registry._available):
+    for cached in (registry._targets, registry._import, registry._available, registry._serving):
         cached.cache_clear()
     for name in set(sys.modules) - modules:
         del sys.modules[name]

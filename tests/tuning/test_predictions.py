@@ -14,7 +14,7 @@ from autotopk import registry
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import H100, Device, cpu_device
 from autotopk.key import TuningKey
-from autotopk.nearby import FARTHEST
+from autotopk.nearby import FARTHEST, said_of
 from autotopk.prediction import Near, cell_of, kind_of, model_of, operation_of, place_of, rows_of
 from autotopk.problem import Problem
 from autotopk.runtime import predicting
@@ -167,7 +167,7 @@ def test_a_model_survives_its_rows() -> None:
     assert any(one.slow for one in read.points)
     assert {cell: pytest.approx(its, rel=1e-4) for cell, its in model.regions.items()} == read.regions
     key = Workload(50, 40000, 300).key
-    assert read.near(key).residuals
+    assert said_of(read.near(key).residuals, "block_radix")
     for one in predicting.proposals(Workload(50, 40000, 300).problem("cuda"), device, model):
         terms = one.strategy.terms(one.config, Workload(50, 40000, 300).problem("cuda"), device)
         again = read.time_us(one.strategy.name, one.name, numbers(one.config), terms, read.near(key))
@@ -333,7 +333,9 @@ def test_points_are_looked_for_where_they_are() -> None:
         place = place_of(workload.key)
         names = [one.residuals for one in model.points if dist(place, one.place) ** 2 < FARTHEST]
         met += len(names)
-        assert model.near(workload.key).residuals.keys() == set().union(*names)
+        said, every = model.near(workload.key).residuals, {*model.strategies, *model.candidates}
+        told = {name for name in every if said_of(said, name)}
+        assert told == {name for its in names for name, off in its.items() if off}
     assert met > 100
 
 
