@@ -97,7 +97,7 @@ class WideRadix(Strategy):
         return self.ladder(problem, device)[: None if problem.k >= MIN_K else 1]
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
-        """Blocks of the ladder, of fewer and of more threads; the most of short rows as the shortlist has them alone."""
+        """Blocks of the ladder, of fewer and of more threads; the finest parts of short rows are the shortlist's."""
         most = max(1, problem.cols * problem.itemsize // MIN_PART)
         blocks = [one.blocks for one in self.ladder(problem, device) if not one.split or one.blocks <= most]
         return {"threads": (256, 512), "blocks": list(dict.fromkeys(blocks)), "split": (False, True)}
