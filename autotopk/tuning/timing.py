@@ -66,10 +66,6 @@ class Timer(ABC):
         return median(sample() for _ in range(samples))
 
 
-SPARE_BYTES = 16 << 30
-"""Free on a GPU: with less, what torch keeps of it is given back before a capture, which cannot do that itself."""
-
-
 class CudaTimer(Timer):
     """Replays one CUDA graph of calls back to back, as serving engines do: no host time is in the figure.
 
@@ -82,10 +78,8 @@ class CudaTimer(Timer):
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
         super().__init__(inputs)
-        self.stream, self._first = torch.cuda.Stream(self.device), torch.cuda.CUDAGraph()
-        with torch.cuda.device(self.device), torch.cuda.graph(self._first, stream=self.stream):  # empties torch's cache
-            torch.zeros(1, device=self.device)
-        self._pool = self._first.pool()  # for all: graphs run in turn, and nobody reads what they wrote
+        self.stream = torch.cuda.Stream(self.device)
+        self._pool = torch.cuda.graph_pool_handle()  # for all: graphs run in turn, and nobody reads what they wrote
         torch.cuda.synchronize(self.device)  # the inputs were made on another stream
 
     def fill(self, x: Tensor) -> None:
@@ -109,15 +103,10 @@ class CudaTimer(Timer):
                 calls = min(calls, max(FEWEST_CALLS, ceil(enough_us / once_us)))
             stream.synchronize()
             graph = torch.cuda.CUDAGraph()
-            if torch.cuda.mem_get_info()[0] < SPARE_BYTES:
-                torch.cuda.empty_cache()
             try:
-                graph.capture_begin(pool=self._pool)  # torch.cuda.graph empties torch's cache each time: milliseconds
-                try:
+                with torch.cuda.graph(graph, pool=self._pool, stream=stream):
                     for x in islice(cycle(self.inputs), calls):
                         run(x)
-                finally:
-                    graph.capture_end()
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
