@@ -72,8 +72,8 @@ def model_for(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> M
 
 def _leave_out_changed(model: Model, device: Device) -> None:
     """Without strategies whose terms are others today than those that were fitted; looked at once."""
-    while model.examples:
-        key, candidate, terms = model.examples.pop()
+    examples, model.examples = model.examples, []
+    for key, candidate, terms in examples:
         try:
             strategy = registry.get(candidate.strategy)
             problem = Workload.of(key).problem(device.type)

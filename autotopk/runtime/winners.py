@@ -79,13 +79,14 @@ class Winners:
     def models(self, kind: str) -> Sequence[Model]:
         """What layers fitted for a kind of problems, see `prediction.kind_of`; parsed once."""
         if kind not in self._models:
-            self._models[kind] = found = []
+            found = []
             for rows in (fitted[kind] for fitted in self._fitted if kind in fitted):
                 try:
                     with _collecting_later():
                         found.append(model_of(rows))
                 except ValueError as error:
                     warn(f"times of {kind} are not predicted: {inert(error)}")
+            self._models[kind] = found
         return self._models[kind]
 
     def exact(self, key: TuningKey) -> Winner | None:
