@@ -19,6 +19,9 @@ from autotopk.runtime.readiness import Readiness
 from autotopk.runtime.state import Runtime
 from autotopk.runtime.views import Run, View
 
+HURRIED_BYTES = 1 << 28
+"""Of the largest input whose first call does not wait until all is weighed: to read more takes as long."""
+
 log = logging.getLogger("autotopk.plans")
 
 Finish = Callable[[Any], Any]
@@ -107,11 +110,17 @@ class Planner:
         """How a strategy answers; None where torch does. What was predicted in a hurry is told."""
         if rows is None or (self._longest is not None and rows.problem.cols > self._longest):
             return None
-        hurry = hurried.append if readiness.swaps and rows.problem not in self._runtime.weighed else None
+        problem = rows.problem
+        large = problem.rows * problem.cols * problem.itemsize > HURRIED_BYTES
+        hurries = readiness.swaps and not large and problem not in self._runtime.weighed
         try:
             for view in rows.ways(input):
                 for choice in dispatch.choices(
-                    view.problem, device, runtime=self._runtime, ready=readiness.ready, hurry=hurry
+                    view.problem,
+                    device,
+                    runtime=self._runtime,
+                    ready=readiness.ready,
+                    hurry=hurried.append if hurries else None,
                 ):
                     if choice.step == "torch":
                         break

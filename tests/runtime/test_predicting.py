@@ -17,7 +17,7 @@ from autotopk.device import H100, Device, cpu_device
 from autotopk.key import TuningKey
 from autotopk.prediction import Example, Model, Point, Region, cell_of, kind_of, place_of, rows_of
 from autotopk.problem import Problem
-from autotopk.runtime import dispatch, predicting
+from autotopk.runtime import dispatch, planning, predicting
 from autotopk.runtime.state import default
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Winner
@@ -119,11 +119,15 @@ def test_a_first_call_waits_for_ladders_alone(background: None, strategy: Ladder
 
 
 @unwarned
-@pytest.mark.parametrize("mode", ["never", "wait", "background"])
+@pytest.mark.parametrize("mode", ["never", "wait", "background", "large"])
 def test_a_first_call_weighs_everything_where_nothing_follows_or_after_a_warmup(
     mode: str, background: None, monkeypatch: pytest.MonkeyPatch, strategy: Laddered, driver: Driver
 ) -> None:
-    monkeypatch.setenv("AUTOTOPK_BUILD", mode)
+    """Or where the input is so large that its kernel takes longer."""
+    if mode == "large":
+        monkeypatch.setattr(planning, "HURRIED_BYTES", X.nbytes - 1)
+    else:
+        monkeypatch.setenv("AUTOTOPK_BUILD", mode)
     publish(model(fast=-1.0, low=-0.5, high=0.0, usual=0.5))
     for name in ("high", "fast"):
         strategy.load(name)
