@@ -77,7 +77,7 @@ def numbers_in(text: str) -> tuple[float, ...]:
     """Those of a JSON array. Raises ValueError on anything else."""
     try:
         found = json.loads(text)
-        if type(found) is list and _NUMBERS.issuperset(map(type, found)) and all(map(isfinite, found)):
+        if type(found) is list and _are_finite(found):
             return tuple(map(float, found))
     except (OverflowError, RecursionError) as error:
         raise ValueError("not JSON, or of numbers beyond all limits") from error
@@ -88,13 +88,16 @@ def all_numbers_in(texts: Sequence[str]) -> Sequence[Sequence[float]]:
     """Those of each of many JSON arrays, read as one, which takes a third of the time. Raises ValueError as that."""
     try:
         found: list[list[float]] = json.loads(f"[{','.join(texts)}]")
-        if len(found) == len(texts) and {*map(type, found)} <= {list}:
-            flat = list(chain.from_iterable(found))
-            if _NUMBERS.issuperset(map(type, flat)) and all(map(isfinite, flat)):
-                return found
+        whole = len(found) == len(texts) and {*map(type, found)} <= {list}
+        if whole and _are_finite(list(chain.from_iterable(found))):
+            return found
     except (ValueError, OverflowError, RecursionError):
         pass
     return list(map(numbers_in, texts))  # says which is none
+
+
+def _are_finite(found: Sequence[object]) -> bool:
+    return _NUMBERS.issuperset(map(type, found)) and all(map(isfinite, found))  # type: ignore[arg-type]
 
 
 _NUMBERS = frozenset({int, float})
@@ -301,15 +304,14 @@ def model_of(rows: Iterable[Sequence[str]]) -> Model:
     """The inverse, of the (..., part, name, numbers) of one kind. Raises ValueError on what is no model."""
     parts: dict[str, dict[str, Sequence[float]]]
     parts = {"strategy": {}, "forest": {}, "candidate": {}, "point": {}, "slow": {}, "regions": {}, "example": {}}
-    operation, rows = PLAIN, list(rows)
+    rows = list(rows)
     texts = list(dict.fromkeys(row[4] for row in rows))  # many are alike
     numbers_of = dict(zip(texts, all_numbers_in(texts), strict=True))
-    for _, kind, part, name, text in rows:
-        operation = kind
+    for _, _, part, name, text in rows:
         if part not in parts:
             raise ValueError(f"what was fitted has an odd part, {part!r}")
         parts[part][name] = numbers_of[text]
-    operation = operation_of(operation)
+    operation = operation_of(rows[0][1]) if rows else PLAIN
     strategies = {name: tuple(map(float, numbers)) for name, numbers in parts["strategy"].items()}
     model, routing = Model(strategies), "" if operation == PLAIN else operation
     name_at = [*sorted(parts["strategy"]), *sorted(parts["candidate"])].__getitem__

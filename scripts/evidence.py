@@ -6,7 +6,7 @@ wrong. With `--worst` all that took about the best is, at so many points whose c
 of a thousand times that was wrong looks like that. With `--drawn` what is predicted to be near the best is timed at new
 shapes, drawn as the tag `grid` draws them; with `--beside` at one shape beside each of the worst points. All of a point
 are timed by turns, without torch.topk, and nothing is compiled that few points ask for: a race tells more of one point,
-this a little of a thousand a minute. What one GPU takes is told as the GPU of the file would, by what the best of all
+this a little of hundreds a minute. What one GPU takes is told as the GPU of the file would, by what the best of all
 others at a point took before.
 """
 
@@ -113,18 +113,18 @@ def problem_of(key: TuningKey, device_type: str) -> Problem:
 
 def without_rare(asked: Asked, device: Device) -> dict[TuningKey, list[Candidate]]:
     """Those that are there, or that enough points ask for."""
-    lacking = {(key, one): _lacking(key, one, device) for key, candidates in asked.items() for one in candidates}
+    lacking: dict[tuple[TuningKey, Candidate], list[Path]] = {}
+    for key, candidates in asked.items():
+        for one in candidates:
+            sources = program_of(one, problem_of(key, device.type), device).sources
+            lacking[key, one] = [
+                source.cache_path(device.arch) for source in sources if not source.is_cached(device.arch)
+            ]
     asking = Counter(path for paths in lacking.values() for path in paths)
     return {
         key: [one for one in candidates if all(asking[path] >= LEAST_ASKING for path in lacking[key, one])]
         for key, candidates in asked.items()
     }
-
-
-def _lacking(key: TuningKey, candidate: Candidate, device: Device) -> list[Path]:
-    """The files of its kernels that are to be compiled."""
-    sources = program_of(candidate, problem_of(key, device.type), device).sources
-    return [source.cache_path(device.arch) for source in sources if not source.is_cached(device.arch)]
 
 
 def timed(
@@ -137,11 +137,10 @@ def timed(
     place, until = device_of(device), time.monotonic() + seconds
     points = sorted(asked.items(), key=str)
     random.Random(0).shuffle(points)
-    points.sort(key=lambda point: any(_lacking(point[0], one, place) for one in point[1]))
     pool = CompilePool(place)
     try:
-        for key, candidates in points:
-            pool.submit(problem_of(key, place.type), candidates)
+        needed = {key: pool.submit(problem_of(key, place.type), candidates) for key, candidates in points}
+        points.sort(key=lambda point: not all(kernel.done() for kernel in needed[point[0]]))
         for key, candidates in points:
             problem = problem_of(key, place.type)
             built = [one for one, build in pool.ready(problem, {*candidates}, until) if build.status == "ok"]

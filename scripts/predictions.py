@@ -93,6 +93,11 @@ def tuned(file: Path = FIGURES / "predictions" / "h200.json") -> tuple[Times, De
     return times, device_in(found)
 
 
+def thinned(times: Times, every: int) -> Times:
+    """One point of so many."""
+    return {key: times[key] for key in sorted(times, key=str)[::every]}
+
+
 def write(file: Path, times: Times, device: Device) -> None:
     """The inverse."""
     candidates = sorted({one for its in times.values() for one in its})
@@ -352,9 +357,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("database", nargs="?", type=Path)
     parser.add_argument("--json", type=Path)
-    parser.add_argument(
-        "--folds", type=int, default=FOLDS, help="parts that are left out in turn, of which fewer are sooner"
-    )
+    parser.add_argument("--folds", type=int, default=FOLDS, help="parts that are left out in turn: fewer are sooner")
     parser.add_argument("--every", type=int, default=1, help="points for one that is looked at")
     options = parser.parse_args(arguments)
     if options.database is None:
@@ -370,8 +373,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         times, device = of_devices[0]
         known = tuned(options.json)[0] if options.json.exists() else {}
         write(options.json, {key: {**known.get(key, {}), **times.get(key, {})} for key in {**known, **times}}, device)
-    for every, device in of_devices:
-        times = {key: every[key] for key in sorted(every, key=str)[:: options.every]}
+    for all_times, device in of_devices:
+        times = thinned(all_times, options.every)
         print(f"{device.name}: {len(times)} points, {sum(map(len, times.values()))} times")
         compared = compare(times, device, options.folds)
         if not compared:
@@ -389,9 +392,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             told = sorted(region.bound for region in model.regions.values())
             if told:
                 median, most = told[len(told) // 2], told[int(0.95 * (len(told) - 1))]
-                print(
-                    f"{kind}: {len(model.points)} points, {len(told)} regions, bounds {median:.3f}, {most:.3f} of 95 %"
-                )
+                counts = f"{len(model.points)} points, {len(told)} regions"
+                print(f"{kind}: {counts}, bounds {median:.3f}, {most:.3f} of 95 %")
 
 
 if __name__ == "__main__":

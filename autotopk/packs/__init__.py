@@ -8,7 +8,7 @@ of a comment in a device file changes `sources.json`, and a pack changes where m
 import json
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from pathlib import Path
 from typing import Protocol
 
@@ -95,7 +95,7 @@ class Packs:
         self.made = _made(folder)
         self._packs: dict[int, Pack | None] = {}
         self._checks: dict[int, Check | None] = {}
-        self._packed: dict[tuple[Source, int], Stored | None] = {}
+        self._sought = lru_cache(MOST_SOUGHT)(self._packed)
         self.unchecked = False
         """All kernels are found, also those that nobody has checked: for who checks them."""
 
@@ -150,14 +150,9 @@ class Packs:
 
     def packed(self, source: Source, arch: int) -> Stored | None:
         """The same, whether it was checked or not; looked for once."""
-        key = source, arch
-        if key not in self._packed:
-            if len(self._packed) >= MOST_SOUGHT:
-                self._packed.clear()
-            self._packed[key] = self._find(source, arch)
-        return self._packed[key]
+        return self._sought(source, arch)
 
-    def _find(self, source: Source, arch: int) -> Stored | None:
+    def _packed(self, source: Source, arch: int) -> Stored | None:
         if (pack := self.pack(arch)) is None or (served := serving(arch)) is None:
             return None
         files, current = source.device_code()

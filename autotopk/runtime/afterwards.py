@@ -4,14 +4,13 @@ The thread starts with the first job and stays. A forked child has none: what wa
 starts with its next job.
 """
 
-import os
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 
 from autotopk.errors import warn
+from autotopk.runtime.forked import forgets
 
 PAUSE_S, LONGEST_S = 0.005, 0.5
 """A job begins when none was asked for so long, or when the thread waited for that for so long: calls come in bursts,
@@ -27,7 +26,7 @@ class Afterwards:
         self._jobs: deque[Job] = deque()
         self._asked = threading.Event()
         self._thread: threading.Thread | None = None
-        _all.add(self)
+        forgets(self)
 
     @property
     def pending(self) -> bool:
@@ -76,15 +75,3 @@ class Afterwards:
         while count != len(self._jobs) and time.monotonic() < until:
             count = len(self._jobs)
             time.sleep(PAUSE_S)
-
-
-_all: "weakref.WeakSet[Afterwards]" = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for one in list(_all):
-        one.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)

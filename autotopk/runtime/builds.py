@@ -6,7 +6,6 @@ kernel and end when none was wanted for a while. What is compiled is in the kern
 
 import atexit
 import logging
-import os
 import threading
 import weakref
 from collections import deque
@@ -19,6 +18,7 @@ from autotopk.kernel import KernelSource
 from autotopk.program import Program
 from autotopk.runtime.build_process import BuildProcess, Built
 from autotopk.runtime.counters import counters
+from autotopk.runtime.forked import forgets
 
 LINGER_S = 20.0
 """How long the other process waits for a further kernel: a compiler takes half a second to import."""
@@ -39,6 +39,7 @@ class Builds:
         self._thread: threading.Thread | None = None
         self._process = BuildProcess()
         _all.add(self)
+        forgets(self)
 
     def want(self, program: Program, arch: int, then: Then) -> None:
         """Have what a program lacks compiled; `then` is called, in any thread, whenever a kernel of it is settled.
@@ -156,11 +157,4 @@ def _stop_all() -> None:
         builds.stop()
 
 
-def _forget_all() -> None:
-    for builds in list(_all):
-        builds.forget()
-
-
 atexit.register(_stop_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)

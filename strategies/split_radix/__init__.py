@@ -283,11 +283,16 @@ def _key_bytes(problem: Problem) -> int:
     return 8 if problem.itemsize == 8 else 4
 
 
+def most_blocks(problem: Problem, part: int) -> int:
+    """Of a row, each with so many bytes of it or more."""
+    return max(1, problem.cols * problem.itemsize // part)
+
+
 def _splits(problem: Problem, device: Device) -> list[int]:
     """Parts of a row so that all blocks together are one, two or four to a processor, the first the usual one."""
     if problem.answer == WINDOWS:
         return [1]
-    longest = max(1, problem.cols * problem.itemsize // MIN_PART)
+    longest = most_blocks(problem, MIN_PART)
     counts = [max(1, waves * device.processors // problem.rows) for waves in (1, 2, 4)]
     return list(dict.fromkeys(min(count, longest, MAX_BLOCKS) for count in counts))
 

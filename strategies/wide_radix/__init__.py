@@ -13,7 +13,7 @@ from autotopk.kernel import ParameterKind
 from autotopk.problem import ANSWERS, DTYPE_BYTES, KTH, Problem
 from autotopk.program import Extent, KernelProgram, Launch, Scratch, most_scratch
 from autotopk.strategies._costs import split
-from autotopk.strategies.split_radix import KINDS, MAX_COLS
+from autotopk.strategies.split_radix import KINDS, MAX_COLS, most_blocks
 from autotopk.strategy import Features, Strategy, check_knobs
 
 THREADS = (64, 128, 256, 512)
@@ -98,7 +98,7 @@ class WideRadix(Strategy):
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """Blocks of the ladder, of fewer and of more threads; the finest parts of short rows are the shortlist's."""
-        most = max(1, problem.cols * problem.itemsize // MIN_PART)
+        most = most_blocks(problem, MIN_PART)
         blocks = [one.blocks for one in self.ladder(problem, device) if not one.split or one.blocks <= most]
         return {"threads": (256, 512), "blocks": list(dict.fromkeys(blocks)), "split": (False, True)}
 
@@ -152,8 +152,8 @@ class WideRadix(Strategy):
 @lru_cache(64)  # whoever asks about a problem does so several times
 def _ladder(problem: Problem, device: Device) -> tuple[WideRadixConfig, ...]:
     rows, processors = problem.rows, device.processors
-    longest, most = (max(1, problem.cols * problem.itemsize // part) for part in (MIN_PART, LEAST_PART))
     shares = [max(1, waves * processors // rows) for waves in (2, 1, 4)] if rows < processors else []
+    longest, most = (most_blocks(problem, part) for part in (MIN_PART, LEAST_PART))
     parts = [min(share, limit) for limit in (longest, most) for share in shares]
     split = [_split(part) for part in dict.fromkeys(parts)]
     room = most_scratch(problem) // max(1, problem.k * _entry_bytes(problem))

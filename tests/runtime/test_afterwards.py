@@ -11,6 +11,15 @@ from autotopk.runtime import afterwards as module
 from autotopk.runtime.afterwards import LONGEST_S, PAUSE_S, Afterwards
 
 
+def held() -> tuple[Afterwards, list[int], threading.Event]:
+    """With a job that waits, and one behind it that appends 1 to the list."""
+    afterwards, done, go = Afterwards(), list[int](), threading.Event()
+    afterwards.do(go.wait)
+    time.sleep(2 * PAUSE_S)
+    afterwards.do(lambda: done.append(1))
+    return afterwards, done, go
+
+
 def ended(afterwards: Afterwards, go: threading.Event | None = None) -> bool:
     if go is not None:
         go.set()
@@ -77,10 +86,7 @@ def test_what_a_job_raises_is_a_warning_and_the_next_is_done() -> None:
 
 
 def test_what_was_not_begun_can_be_forgotten() -> None:
-    afterwards, done, go = Afterwards(), list[int](), threading.Event()
-    afterwards.do(go.wait)
-    time.sleep(2 * PAUSE_S)
-    afterwards.do(lambda: done.append(1))
+    afterwards, done, go = held()
     afterwards.clear()
     go.set()
     afterwards.do(lambda: done.append(2))
@@ -89,10 +95,7 @@ def test_what_was_not_begun_can_be_forgotten() -> None:
 
 
 def test_a_forked_child_does_what_was_not_begun_with_its_next_job() -> None:
-    afterwards, done, go = Afterwards(), list[int](), threading.Event()
-    afterwards.do(go.wait)
-    time.sleep(2 * PAUSE_S)
-    afterwards.do(lambda: done.append(1))
+    afterwards, done, go = held()
     child = os.fork()
     if child == 0:
         try:

@@ -15,7 +15,7 @@ from autotopk.tuning.dry_run import plan
 from autotopk.tuning.fitting import Fit, samples_of
 from autotopk.tuning.likely import likely, quick
 from autotopk.workloads import Workload, spread
-from scripts.predictions import tuned
+from scripts.predictions import thinned, tuned
 
 SHAPES = [one.problem("cuda") for one in spread(24, 7)]
 
@@ -82,7 +82,7 @@ def test_a_dry_run_counts_what_a_quick_run_measures(tmp_path: Path) -> None:
 def test_on_record_the_best_is_left() -> None:
     """Every third point, without what was measured there."""
     times, device = tuned()
-    times = {key: times[key] for key in sorted(times, key=str)[::3]}
+    times = thinned(times, 3)
     fit = Fit(samples_of(times, device)["topk"])
     lost = []
     for fold in range(8):

@@ -26,7 +26,7 @@ from autotopk.tuning_db import artifact
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence
 from autotopk.workloads import Workload
-from scripts.predictions import SERVED, Result, compare, recorded, served, tuned, write
+from scripts.predictions import SERVED, Result, compare, recorded, served, thinned, tuned, write
 from tests.runtime.winners import SORT
 from tests.tuning import made_up_times
 from tests.tuning_db.examples import measurement
@@ -45,7 +45,7 @@ def on_record() -> tuple[Times, Device]:
 def a_third() -> tuple[Times, Device]:
     """Of all that whole tunings measured: every third point."""
     times, device = tuned()
-    return {key: times[key] for key in sorted(times, key=str)[::3]}, device
+    return thinned(times, 3), device
 
 
 @cache
