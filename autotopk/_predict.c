@@ -14,10 +14,16 @@
 enum { MAX_NUMBERS = 255, PLACE = 5, BESIDE = 10 };
 
 typedef struct {
-  int depth, traits, trees, terms;
+  uint8_t trait, most;                                                  /* which it asks; the last bin that goes left */
+} Node;
+
+typedef struct {
+  int depth, traits, edges, trees, terms;
+  double unit;                                                          /* of the leaves */
   const double *coefficients, *limits;                                  /* of each term */
-  const double *thresholds, *leaves;                                    /* of the nodes that ask, and of the others */
-  const uint8_t *asked;
+  const double *thresholds;                                             /* between the bins of each trait, infinite where there are fewer */
+  const int16_t *leaves;
+  const Node *nodes;
   double numbers[];                                                     /* what these point to */
 } Curve;
 
@@ -90,29 +96,36 @@ static PyObject *callable_of(void *record, const char *name, PyCapsule_Destructo
 
 /* Walks down so many trees of as many nodes side by side: what one node asks is a wait for memory, and those of other
    trees do not depend on it. */
-static inline void walk(const Curve *self, const double *numbers, int tree, int count, int *nodes) {
-  const int inner = (1 << self->depth) - 1;
-  const uint8_t *asked = self->asked + (size_t)tree * inner;
-  const double *thresholds = self->thresholds + (size_t)tree * inner;
-  for (int level = 0; level < self->depth; level++)
+static inline void walk(const Node *nodes, int depth, const uint8_t *bins, int count, int *at) {
+  const int inner = (1 << depth) - 1;
+  for (int level = 0; level < depth; level++)
     for (int i = 0; i < count; i++) {
-      const int node = i * inner + nodes[i];
-      nodes[i] = 2 * nodes[i] + 1 + (numbers[asked[node]] > thresholds[node]);
+      const Node node = nodes[i * inner + at[i]];
+      at[i] = 2 * at[i] + 1 + (bins[node.trait] > node.most);
     }
 }
 
+/* A tree is two lines of memory, one behind the other, since numbers are looked up among the thresholds once for all. */
 static double forest_value(const Curve *self, const double *numbers) {
-  const int inner = (1 << self->depth) - 1, leaves = 1 << self->depth;
-  double total = 0.0;
+  const int depth = self->depth, inner = (1 << depth) - 1;
+  uint8_t bins[MAX_NUMBERS];
+  long long total = 0;
+  for (int trait = 0; trait < self->traits; trait++) {
+    const double *thresholds = self->thresholds + trait * self->edges;
+    int bin = 0;
+    for (int i = 0; i < self->edges; i++) bin += numbers[trait] > thresholds[i];
+    bins[trait] = (uint8_t)bin;
+  }
   for (int tree = 0; tree < self->trees; tree += BESIDE) {
     const int count = self->trees - tree < BESIDE ? self->trees - tree : BESIDE;
-    const double *leaf = self->leaves + (size_t)tree * leaves;
-    int nodes[BESIDE] = {0};
-    if (count == BESIDE) walk(self, numbers, tree, BESIDE, nodes);      /* a number that the compiler knows */
-    else walk(self, numbers, tree, count, nodes);
-    for (int i = 0; i < count; i++) total += leaf[i * leaves + nodes[i] - inner];
+    const Node *nodes = self->nodes + (size_t)tree * inner;
+    const int16_t *leaves = self->leaves + ((size_t)tree << depth);
+    int at[BESIDE] = {0};
+    if (count == BESIDE && depth == 5) walk(nodes, 5, bins, BESIDE, at); /* numbers that the compiler knows */
+    else walk(nodes, depth, bins, count, at);
+    for (int i = 0; i < count; i++) total += leaves[(i << depth) + at[i] - inner];
   }
-  return total;
+  return self->unit * (double)total;
 }
 
 /* What a mapping or a capsule of means says of a name, 0 where that is nothing; an error may be set. */
@@ -179,30 +192,34 @@ static PyMethodDef curve_definition = {"time_us", (PyCFunction)(void (*)(void))c
 
 static PyObject *curve(PyObject *module, PyObject *arguments) {
   int depth, traits;
-  const char *coefficients, *limits, *asked, *thresholds, *leaves;
-  Py_ssize_t terms, limited, nodes, threshold_bytes, leaf_bytes;
-  if (!PyArg_ParseTuple(arguments, "y#y#iiy#y#y#", &coefficients, &terms, &limits, &limited, &depth, &traits, &asked,
-                        &nodes, &thresholds, &threshold_bytes, &leaves, &leaf_bytes))
+  double unit;
+  const char *coefficients, *limits, *thresholds, *nodes, *leaves;
+  Py_ssize_t terms, limited, threshold_bytes, node_bytes, leaf_bytes;
+  if (!PyArg_ParseTuple(arguments, "y#y#iidy#y#y#", &coefficients, &terms, &limits, &limited, &depth, &traits, &unit,
+                        &thresholds, &threshold_bytes, &nodes, &node_bytes, &leaves, &leaf_bytes))
     return NULL;
-  const Py_ssize_t inner = depth > 0 && depth < 16 ? ((Py_ssize_t)1 << depth) - 1 : 1, trees = nodes / inner;
-  const Py_ssize_t size = (Py_ssize_t)sizeof(double);
-  int fits = depth > 0 && depth < 16 && traits >= 0 && traits <= MAX_NUMBERS && trees * inner == nodes &&
-             threshold_bytes == nodes * size && leaf_bytes == trees * (inner + 1) * size && terms == limited &&
-             terms % size == 0 && terms <= MAX_NUMBERS * size;
-  for (Py_ssize_t i = 0; fits && i < nodes; i++) fits = (uint8_t)asked[i] < traits;
+  const Py_ssize_t size = (Py_ssize_t)sizeof(double), row = traits > 0 ? traits * size : 1;
+  const Py_ssize_t inner = depth > 0 && depth < 16 ? ((Py_ssize_t)1 << depth) - 1 : 1;
+  const Py_ssize_t trees = node_bytes / inner / (Py_ssize_t)sizeof(Node), edges = threshold_bytes / row;
+  int fits = depth > 0 && depth < 16 && traits >= 0 && traits <= MAX_NUMBERS && edges <= UINT8_MAX &&
+             (!trees || edges * row == threshold_bytes) && trees * inner * (Py_ssize_t)sizeof(Node) == node_bytes &&
+             leaf_bytes == trees * (inner + 1) * (Py_ssize_t)sizeof(int16_t) && terms == limited && terms % size == 0 &&
+             terms <= MAX_NUMBERS * size;
+  for (Py_ssize_t i = 0; fits && i < trees * inner; i++) fits = (uint8_t)nodes[i * (Py_ssize_t)sizeof(Node)] < traits;
   if (!fits) {
     PyErr_SetString(PyExc_ValueError, "no trees of such a depth, or traits that they do not have, or odd limits");
     return NULL;
   }
-  Curve *self = PyMem_Malloc(sizeof *self + (size_t)(2 * terms + threshold_bytes + leaf_bytes + nodes));
+  Curve *self = PyMem_Malloc(sizeof *self + (size_t)(2 * terms + threshold_bytes + leaf_bytes + node_bytes));
   if (!self) return PyErr_NoMemory();
   char *data = (char *)self->numbers;
-  self->depth = depth, self->traits = traits, self->trees = (int)trees, self->terms = (int)(terms / size);
+  self->depth = depth, self->traits = traits, self->edges = (int)edges, self->trees = (int)trees, self->unit = unit;
+  self->terms = (int)(terms / size);
   self->coefficients = memcpy(data, coefficients, (size_t)terms);
   self->limits = memcpy(data += terms, limits, (size_t)terms);
   self->thresholds = memcpy(data += terms, thresholds, (size_t)threshold_bytes);
   self->leaves = memcpy(data += threshold_bytes, leaves, (size_t)leaf_bytes);
-  self->asked = memcpy(data + leaf_bytes, asked, (size_t)nodes);
+  self->nodes = memcpy(data + leaf_bytes, nodes, (size_t)node_bytes);
   return callable_of(self, CURVE, end_curve, &curve_definition);
 }
 
@@ -357,9 +374,9 @@ static PyObject *around(PyObject *module, PyObject *arguments) {
 
 static PyMethodDef methods[] = {
     {"curve", curve, METH_VARARGS,
-     "curve(coefficients, limits, depth, traits, asked, thresholds, leaves) -> time_us\n\nDoubles of each term; "
-     "of trees, one after another, level by level: which trait each node asks, a byte, above what it goes right, a "
-     "double, and what each leaf says."},
+     "curve(coefficients, limits, depth, traits, unit, thresholds, nodes, leaves) -> time_us\n\nDoubles of each term; "
+     "of each trait as many thresholds, doubles; of trees, one after another, level by level: which trait each node "
+     "asks and the last bin that goes left, two bytes, and what each leaf says in units, 16 bits."},
     {"around", around, METH_VARARGS,
      "around(reach, farthest, doubt, judges, places, said, judging) -> around\n\nOf places in order, five doubles each, "
      "and a dict and a judge of each; squares of distances. Of another place: what is said around, a mean of each name "

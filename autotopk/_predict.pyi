@@ -6,8 +6,9 @@ def curve(
     limits: bytes,
     depth: int,
     traits: int,
-    asked: bytes,
+    unit: float,
     thresholds: bytes,
+    nodes: bytes,
     leaves: bytes,
     /,
 ) -> Callable[[Sequence[float], float, dict[str, float], str, Sequence[float], Sequence[float]], float | None]: ...

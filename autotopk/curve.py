@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from math import exp, inf
 from operator import mul
 
-from autotopk.forest import DEPTH, MOST_TRAITS, Forest
+from autotopk.forest import DEPTH, MOST_TRAITS, UNIT, Forest
 from autotopk.nearby import Said, native, said_of
 
 TimeUs = Callable[[Sequence[float], float, Said, str, Sequence[float], Sequence[float]], float | None]
@@ -31,9 +31,9 @@ class Curve:
 
     def _native_time_us(self) -> TimeUs:
         forest, of_terms = self.forest, (array("d", one).tobytes() for one in (self.coefficients, self.limits))
-        trees = (0, b"", b"", b"")
+        trees = (0, UNIT, b"", b"", b"")
         if forest is not None:
-            trees = forest.traits, forest.asked, forest.thresholds.tobytes(), forest.leaves.tobytes()
+            trees = forest.traits, UNIT, forest.thresholds.tobytes(), forest.nodes, forest.leaves.tobytes()
         found: TimeUs = native.curve(*of_terms, DEPTH, *trees)
         return found
 

@@ -275,7 +275,7 @@ def place_of(key: TuningKey) -> Place:
 def sizes_of(key: TuningKey) -> tuple[float, ...]:
     """What trees ask of a problem."""
     rows, cols, k = key.rows, key.cols, key.k
-    return rows, cols, k, width_of(key.dtype), key.sorted, cols / k, rows * cols
+    return rows, cols, k, width_of(key.dtype), key.sorted, cols / k, rows * cols, rows * k, key.dtype == "bfloat16"
 
 
 def rows_of(model: Model, device: str, kind: str) -> list[Fitted]:

@@ -9,7 +9,7 @@ import pytest
 
 from autotopk import curve as module
 from autotopk.curve import Curve
-from autotopk.forest import BINS, DEPTH, INNER, LEAVES, NO_QUESTION, Forest
+from autotopk.forest import BINS, DEPTH, INNER, LEAVES, NO_QUESTION, UNIT, Forest
 from autotopk.nearby import Said, native
 
 needs_c = pytest.mark.skipif(native is None, reason="the extension was not built")
@@ -110,14 +110,16 @@ def test_c_refuses_what_it_cannot_read() -> None:
     ):
         with pytest.raises(TypeError):
             time_us(*odd)
-    numbers, good = bytes(16), (bytes(INNER), bytes(8 * INNER), bytes(8 * LEAVES))
-    assert native.curve(numbers, numbers, DEPTH, 3, *good)((1.0,), 0.0, {}, "a", (), (0.0, 0.0)) is None
-    for costs, limits, depth, traits, asked, thresholds, leaves in (
+    numbers, good = bytes(16), (bytes(8 * 3 * (BINS - 1)), bytes(2 * INNER), bytes(2 * LEAVES))
+    assert native.curve(numbers, numbers, DEPTH, 3, UNIT, *good)((1.0,), 0.0, {}, "a", (), (0.0, 0.0)) is None
+    for costs, limits, depth, traits, thresholds, nodes, leaves in (
         (numbers, numbers, 0, 3, *good),
         (numbers, numbers, 16, 3, *good),
         (numbers, numbers, DEPTH, 256, *good),
-        (numbers, numbers, DEPTH, 3, b"\3" * INNER, *good[1:]),
-        (numbers, numbers, DEPTH, 3, good[0][1:], *good[1:]),
+        (numbers, numbers, DEPTH, 0, *good),
+        (numbers, numbers, DEPTH, 3, bytes(8 * 3 * 256), *good[1:]),
+        (numbers, numbers, DEPTH, 3, good[0][8:], *good[1:]),
+        (numbers, numbers, DEPTH, 3, good[0], b"\3\0" * INNER, good[2]),
         (numbers, numbers, DEPTH, 3, good[0], good[1][1:], good[2]),
         (numbers, numbers, DEPTH, 3, *good[:2], good[2][1:]),
         (numbers, numbers, DEPTH - 1, 3, *good),
@@ -125,4 +127,4 @@ def test_c_refuses_what_it_cannot_read() -> None:
         (numbers[1:], numbers[1:], DEPTH, 3, *good),
     ):
         with pytest.raises(ValueError, match="no trees"):
-            native.curve(costs, limits, depth, traits, asked, thresholds, leaves)
+            native.curve(costs, limits, depth, traits, UNIT, thresholds, nodes, leaves)

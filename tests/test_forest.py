@@ -49,6 +49,7 @@ def test_a_threshold_goes_left_and_what_is_above_right() -> None:
         numbers([3 * BINS + 1] * INNER, [0] * LEAVES),
         numbers([-1000] * INNER, [0] * LEAVES),
         [1, BINS, *range(BINS), *[0] * INNER, *[0] * LEAVES],
+        numbers([NO_QUESTION] * INNER, [1 << 15, *[0] * (LEAVES - 1)]),
     ],
 )
 def test_odd_numbers_are_no_trees(odd: list[float]) -> None:

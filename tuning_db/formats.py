@@ -18,7 +18,7 @@ from autotopk.tuning_db.columns import (
 FORMAT = 5
 """Layout of the file, its `user_version`; older ones are read too, newer ones refused."""
 
-LONGEST_NUMBERS, LONGEST_NAME = 1 << 17, LONGEST_CONFIG + 100
+LONGEST_NUMBERS, LONGEST_NAME = 1 << 18, LONGEST_CONFIG + 100
 """Characters of a row of what was fitted: its numbers, and its name, which may hold a candidate."""
 
 COLUMNS: Columns = {

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import partial
 from math import inf, isclose
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import NamedTuple
 
 from autotopk import registry
 from autotopk.candidate import TORCH_TOPK
 from autotopk.device import Device
 from autotopk.key import TuningKey
-from autotopk.prediction import Model, Near, kind_of
+from autotopk.prediction import Model, Near, kind_of, sizes_of
 from autotopk.problem import Problem
 from autotopk.runtime.borrowing import lenders
 from autotopk.runtime.winners import NONE, Winners
@@ -26,9 +26,6 @@ HURRIED_RUNGS = 2
 
 SLOW = 2.0
 """Strategies whose first rung is predicted to take so many times the least are not asked for the others."""
-
-FAR = 2.0
-"""Strategies whose best rung is predicted to take so many times the best have no better point in their shortlists."""
 
 COMPILED = 0.02
 """How much faster than a rung, as a fraction, something has to be that is to be compiled."""
@@ -71,14 +68,17 @@ def model_for(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> M
 
 
 def _leave_out_changed(model: Model, device: Device) -> None:
-    """Without strategies whose terms are others today than those that were fitted; looked at once."""
+    """Without strategies whose terms are others today than were fitted, or whose trees ask others; looked at once."""
     examples, model.examples = model.examples, []
     for key, candidate, terms in examples:
         try:
             strategy = registry.get(candidate.strategy)
             problem = Workload.of(key).problem(device.type)
-            today = strategy.terms(strategy.parse_config(candidate.config), problem, device)
+            config = strategy.parse_config(candidate.config)
+            today = strategy.terms(config, problem, device)
             same = len(today) == len(terms) and all(map(partial(isclose, rel_tol=1e-3, abs_tol=1e-9), today, terms))
+            forest, traits = model.forests.get(strategy.name), len((*sizes_of(key), *numbers(config), *today))
+            same = same and (forest is None or forest.traits == traits)
         except Exception:  # not installed, of another version, or anyone's code
             same = False
         if not same:
@@ -117,16 +117,14 @@ def _asked(
     ]
     for family in asked:
         family.ask(family.ladder[:1], 0.0, found)
-        if not family.known:  # torch's operators have no rungs
+        if family.best == inf:  # torch's operators have no rungs
             family.ask(family.shortlist[:1], COMPILED, found)
     least = min([family.best for family in asked], default=inf)
     for family in asked:
         if family.best <= SLOW * least:
             family.ask(family.ladder[1:], 0.0, found)
-    asked.sort(key=attrgetter("best"))
-    for family in asked:
-        least = asked[0].best
-        if family.best <= FAR * least and not (hurried and family.ladder):
+    for family in asked:  # also of those whose rungs are far behind, which may have none for such a row
+        if not (hurried and family.ladder):
             family.ask(family.shortlist, COMPILED, found)
     found.sort(key=itemgetter(0, 1))
     return found
@@ -158,7 +156,7 @@ class _Family:
     ) -> None:
         self.strategy, self.problem, self.device = strategy, problem, device
         self.ladder = strategy.ladder(problem, device)[:rungs]
-        self.known: set[str] = set()
+        self.asked: set[str] = set()
         self.best = inf
         self.name, self.times, self.points = f"{strategy.name} ", model.of(strategy.name, near), model.candidates
 
@@ -167,15 +165,15 @@ class _Family:
         return self.strategy.shortlist(self.problem, self.device)
 
     def ask(self, configs: Iterable[Config], handicap: float, found: list[Proposal]) -> None:
-        """Add to what was found those of which that is not known yet."""
-        strategy, problem, device, known = self.strategy, self.problem, self.device, self.known
+        """Add to what was found those that were not asked yet and have a prediction."""
+        strategy, problem, device, asked = self.strategy, self.problem, self.device, self.asked
         terms, times, points, handicap = strategy.terms, self.times, self.points, 1.0 + handicap
         for config in configs:
             name = self.name + written(config)
-            if name not in known:
+            if name not in asked:
+                asked.add(name)
                 time_us = times(name, numbers(config), terms(config, problem, device))
                 if time_us is not None:
-                    known.add(name)
                     if time_us < self.best:
                         self.best = time_us
                     found.append(Proposal(time_us * handicap, name, time_us, points.get(name, 0), strategy, config))

@@ -10,10 +10,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from autotopk.forest import BINS, DEPTH, LEAVES, NO_QUESTION, UNIT, Forest
+from autotopk.forest import BINS, DEPTH, LEAVES, MOST_SAID, NO_QUESTION, UNIT, Forest
 
-TREES, RATE = 100, 0.15
-"""How many, and how much of what its leaf means is off by a tree says. Three times as many are no better."""
+FEWEST, MOST, FOR_TREE = 100, 600, 5
+"""Trees, at least and at most; points that are worth one more."""
+
+RATE = 0.15
+"""How much of what its leaf means is off by a tree says."""
 
 PULL, LEAST_WEIGHT = 5.0, 2.0
 """Weight of the belief that a leaf is off by nothing, and the least weight of what is on either side of a question; of
@@ -32,7 +35,7 @@ class Binned:
         self.bins: Bins = np.stack([np.searchsorted(edges, column) for edges, column in pairs], axis=1)
 
 
-def boosted(binned: Binned, some: NDArray[np.intp], off: Array, weights: Array) -> tuple[Forest, Array]:
+def boosted(binned: Binned, some: NDArray[np.intp], off: Array, weights: Array, points: int) -> tuple[Forest, Array]:
     """Trees for what some of the samples are off by, and what they leave of that.
 
     Args:
@@ -40,13 +43,14 @@ def boosted(binned: Binned, some: NDArray[np.intp], off: Array, weights: Array) 
         some: numbers of those that trees are grown from.
         off: logarithms, one for each of these.
         weights: of these, positive.
+        points: where these were measured.
     """
     bins, left, weights = binned.bins[some], off.copy(), weights / weights.mean()
     codes, leaves = [], []
-    for traits in _halves(bins.shape[1]):
+    for traits in _halves(bins.shape[1], min(MOST, max(FEWEST, points // FOR_TREE))):
         tree_codes, leaf = _grown(bins, traits, left, weights)
         sums, total = (np.bincount(leaf, by, LEAVES) for by in (weights * left, weights))
-        said = np.round(RATE * sums / (total + PULL) / UNIT)
+        said = np.clip(np.round(RATE * sums / (total + PULL) / UNIT), -MOST_SAID, MOST_SAID)
         left -= UNIT * said[leaf]
         codes += tree_codes
         leaves += said.astype(int).tolist()
@@ -59,14 +63,21 @@ def _grown(bins: Bins, traits: Sequence[int], left: Array, weights: Array) -> tu
     count = len(traits)
     its = bins[:, traits]
     places, leaf, codes = its + BINS * np.arange(count), np.zeros(len(bins), dtype=np.int64), list[int]()
-    by_sum, by_weight = np.repeat(weights * left, count), np.repeat(weights, count)
+    own = np.stack([weights * left, weights])
+
+    def sums(some: Bins, nodes: int) -> Array:
+        """(2, nodes, count, BINS): of what some of the samples are off by, and of their weights, of half of a level."""
+        at = ((leaf[some] >> 1)[:, None] * (count * BINS) + places[some]).ravel()
+        found = [np.bincount(at, np.repeat(one[some], count), nodes * count * BINS) for one in own]
+        return np.array(found, dtype=np.float64).reshape(2, nodes, count, BINS)
+
+    level_sums = sums(np.arange(len(bins)), 1)
     for level in range(DEPTH):
         nodes = 1 << level
-        at = (leaf[:, None] * (count * BINS) + places).ravel()
-        below, weight = (
-            np.bincount(at, by, nodes * count * BINS).reshape(nodes, count, BINS).cumsum(axis=2)
-            for by in (by_sum, by_weight)
-        )
+        if level:  # who did not go left went right
+            lefts = sums(np.flatnonzero(leaf % 2 == 0), nodes // 2)
+            level_sums = np.stack([lefts, level_sums - lefts], axis=2).reshape(2, nodes, count, BINS)
+        below, weight = level_sums.cumsum(axis=3)
         above, other = below[:, :, -1:] - below, weight[:, :, -1:] - weight
         gain = below**2 / (weight + PULL) + above**2 / (other + PULL)
         gain -= below[:, :, -1:] ** 2 / (weight[:, :, -1:] + PULL)
@@ -79,10 +90,10 @@ def _grown(bins: Bins, traits: Sequence[int], left: Array, weights: Array) -> tu
     return codes, leaf
 
 
-def _halves(traits: int) -> Iterator[list[int]]:
+def _halves(traits: int, trees: int) -> Iterator[list[int]]:
     """Of each tree those that it may ask about."""
     chance = random.Random(0)
-    for _ in range(TREES):
+    for _ in range(trees):
         yield sorted(chance.sample(range(traits), -(-traits // 2)))
 
 

@@ -51,12 +51,15 @@ LEAST_POINTS = 3
 RADIUS = 4.0
 """Doublings from the middle of a region to the points that it rests on."""
 
-REACH = 3.0
+REACH = 2.0
 """Doublings to where a regret's weight is down to exp(-1)."""
 
-USUAL, WEIGHTS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1), (0.0, 1.0, 2.0, 4.0, 8.0)
+USUAL, WEIGHTS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1), (0.0, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Scales that may be believed as much as one point at the very place, and how many of them bounds may be wide: those
 that make bounds the narrowest are."""
+
+MOST_DISTANCES = 1 << 24
+"""At a time."""
 
 COVERED = 0.99
 """Share of the points that are within their bounds."""
@@ -173,35 +176,51 @@ def regions(regrets: Sequence[Regret]) -> dict[Cell, Region]:
         return {}
     places, found = np.array([one.place for one in regrets]), np.array([one.logarithm for one in regrets])
     cells = np.array(sorted({near for one in regrets for near in _around(one)}))
-    away = squared_distances(_middles(cells), places)
-    points = np.count_nonzero(away <= RADIUS**2, axis=1)
-    enough = points >= LEAST_POINTS
-    cells, away, points = cells[enough], away[enough], points[enough]
+    at_points, at_cells = sums_around(places, places, found), sums_around(_middles(cells), places, found)
+    at_points = at_points._replace(weights=at_points.weights - 1.0, weighted=at_points.weighted - found)  # of others
+    enough = at_cells.points >= LEAST_POINTS
     told = min(
-        (logarithms(away, places, found, usual, weight) for usual in USUAL for weight in WEIGHTS),
+        (logarithms(at_cells, at_points, found, usual, weight)[enough] for usual in USUAL for weight in WEIGHTS),
         key=lambda bounds: float(np.sum(bounds)),
     )
-    rows = zip(cells.tolist(), np.exp(told).tolist(), points.tolist(), strict=True)
+    rows = zip(cells[enough].tolist(), np.exp(told).tolist(), at_cells.points[enough].tolist(), strict=True)
     return {(row, col, k, width, order): Region(bound, around) for (row, col, k, width, order), bound, around in rows}
 
 
-def logarithms(away: Array, places: Array, regrets: Array, usual: float, weight: float) -> Array:
-    """Of the bounds at places that are so far away from the points, squared."""
-    apart = squared_distances(places, places) + np.diag(np.full(len(places), np.inf))
-    over = np.sort(regrets - weight * scales(apart, regrets, usual))
+class Sums(NamedTuple):
+    """Of the regrets around some places."""
+
+    weights: Array
+    weighted: Array
+    """Regrets times their weights."""
+    points: NDArray[np.intp]
+    """Within `RADIUS`."""
+
+    def scales(self, usual: float) -> Array:
+        """Of the regrets: weighted means, pulled towards what is usual."""
+        return (usual + self.weighted) / (1.0 + self.weights)
+
+
+def sums_around(some: Array, places: Array, regrets: Array) -> Sums:
+    """At some places, of the regrets at others; a part at a time, since all distances of a large fit fill memory."""
+    found = []
+    for part in np.array_split(some, max(1, len(some) * len(places) // MOST_DISTANCES)):
+        away = squared_distances(part, places)
+        weights = np.exp(-away / REACH**2)
+        found.append((weights.sum(axis=1), weights @ regrets, np.count_nonzero(away <= RADIUS**2, axis=1)))
+    return Sums(*map(np.concatenate, zip(*found, strict=True)))
+
+
+def logarithms(there: Sums, at_points: Sums, regrets: Array, usual: float, weight: float) -> Array:
+    """Of the bounds there, by the sums at the points, each without its own regret."""
+    over = np.sort(regrets - weight * at_points.scales(usual))
     covered = min(len(over), ceil(COVERED * (len(over) + 1)))
-    return np.asarray(weight * scales(away, regrets, usual) + max(0.0, float(over[covered - 1])))
-
-
-def scales(away: Array, regrets: Array, usual: float) -> Array:
-    """Of the regrets around places that are so far away, squared."""
-    weights = np.exp(-away / REACH**2)
-    return np.asarray((usual + weights @ regrets) / (1.0 + weights.sum(axis=1)))
+    return weight * there.scales(usual) + max(0.0, float(over[covered - 1]))
 
 
 def squared_distances(some: Array, others: Array) -> Array:
     """In doublings, of each from each."""
-    return np.asarray(((some[:, None, :] - others[None, :, :]) ** 2).sum(axis=2))
+    return np.asarray(sum((one[:, None] - other[None, :]) ** 2 for one, other in zip(some.T, others.T, strict=True)))
 
 
 def _middles(cells: NDArray[np.int64]) -> Array:

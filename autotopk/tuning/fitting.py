@@ -185,7 +185,7 @@ class Fit:
             np.concatenate([one.numbers for one in groups]),
             np.concatenate([one.weights for one in groups]),
         )
-        model.forests[strategy], left = boosted(binned, numbers, np.concatenate([*told.values()]), weights)
+        model.forests[strategy], left = boosted(binned, numbers, np.concatenate([*told.values()]), weights, len(told))
         ends = np.cumsum([len(group.names) for group in groups])
         return dict(zip(told, np.split(left, ends[:-1]), strict=True))
 

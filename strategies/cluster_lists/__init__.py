@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from math import ceil, sqrt
 from typing import ClassVar
 
@@ -84,6 +85,9 @@ MOST_ALONE = 4
 MIN_BYTES = 1 << 17
 """Of the shortest rows for which it is chosen where nothing was measured."""
 
+OWNERS, OWNED = 8, 256
+"""Blocks of a cluster of which each owns a range, and entries of the list of each, at least: `owners.cuh`."""
+
 MOST_LINES = 8192
 """Of a block: 128 KB of a row, half of its registers."""
 
@@ -146,7 +150,10 @@ class ClusterLists(LinesStrategy):
         )
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[ClusterListsConfig]:
-        """The fewest lines for each number of threads and blocks that run at once, and the shortest lists that do."""
+        """The fewest lines for each number of threads and blocks that run at once, and the shortest lists that do.
+
+        Of many blocks also the shortest with which each owns a range, which is sooner for small k, too.
+        """
         everything, k = -(-problem.cols * problem.itemsize // 16), problem.k
         least = tuple([_least(k, blocks) for blocks in BLOCKS])
         return _shortlist(least, power_of_two(everything), most_at_once(problem, device), problem.itemsize, device)
@@ -240,10 +247,11 @@ def _shortlist(
         size = max(needed, 256)
         if size > CAPACITIES[-1] or everything > blocks * MOST_LINES:
             continue
-        for threads in (256, 512):
+        owned = max(size, OWNED * blocks) if blocks >= OWNERS else size
+        for threads, capacity in product((256, 512), sorted({size, owned})):
             lines = power_of_two(-(-everything // (blocks * threads)))
             if lines <= LINES[-1]:
-                config = _config(blocks, threads, lines, size)
+                config = _config(blocks, threads, lines, capacity)
                 found += [config] if _fits(config, itemsize, device) else []
     return tuple(found)
 

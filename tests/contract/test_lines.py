@@ -215,3 +215,19 @@ def test_lists_of_clusters_have_room_for_what_reaches_their_cuts(cols: int, k: i
     assert all(config.capacity >= 1024 for config in proposed if config.blocks == 16)
     few = Problem.contiguous(2, cols, 50, dtype)
     assert any(config.capacity == 512 and config.blocks == 16 for config in strategy.ladder(few, H100))
+
+
+@pytest.mark.parametrize(("rows", "blocks"), [(1, 16), (7, 16), (8, 8), (16, 8)])
+def test_clusters_are_as_large_as_find_room_at_once(rows: int, blocks: int) -> None:
+    """Of an H100's processors 7 clusters of 16 find neighbours, not 8."""
+    strategy, problem = registry.get("cluster_lists"), Problem.contiguous(rows, 325_344, 915, "bfloat16")
+    for proposed in (strategy.ladder(problem, H100), strategy.shortlist(problem, H100)):
+        assert max(cast("ClusterListsConfig", one).blocks for one in proposed) == blocks
+
+
+def test_blocks_own_ranges_where_few_are_wanted_too() -> None:
+    """Lists of 256 entries a block, beside those that are as short as can be."""
+    strategy, problem = registry.get("cluster_lists"), Problem.contiguous(5, 60_000, 21, "bfloat16")
+    proposed = [cast("ClusterListsConfig", one) for one in strategy.shortlist(problem, H100)]
+    assert {one.capacity // one.blocks for one in proposed if one.blocks == 16} == {32, 256}
+    assert all(len({one.capacity for one in proposed if one.blocks == blocks}) == 1 for blocks in (1, 2, 4))

@@ -14,11 +14,13 @@ import autotopk
 from autotopk import packs, settings
 from autotopk.candidate import Candidate
 from autotopk.device import H100, Device, cpu_device
+from autotopk.forest import INNER, LEAVES, NO_QUESTION, Forest
 from autotopk.key import TuningKey
-from autotopk.prediction import Example, Model, Point, Region, cell_of, kind_of, place_of, rows_of
+from autotopk.prediction import Example, Model, Point, Region, cell_of, kind_of, place_of, rows_of, sizes_of
 from autotopk.problem import Problem
 from autotopk.runtime import dispatch, planning, predicting
 from autotopk.runtime.state import default
+from autotopk.strategy import numbers
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Winner
 from scripts.predictions import tuned
@@ -248,6 +250,21 @@ def test_examples_tell_whether_terms_are_the_same_today(strategy: Laddered, driv
     assert ran() == "heuristic usual"
 
 
+@pytest.mark.parametrize(("fewer", "expected"), [(0, "predicted fast"), (2, "heuristic usual")])
+def test_trees_that_ask_other_traits_are_as_if_nothing_was_measured(
+    fewer: int, expected: str, strategy: Laddered, driver: Driver
+) -> None:
+    """As in files of earlier versions, where a strategy would have no time at all, and others be chosen."""
+    its, key = model(fast=-0.5), TuningKey("float32", X.shape[0], X.shape[1], K, True)
+    problem = Problem.contiguous(4, 2048, K, device_type="cpu")
+    terms = tuple(strategy.terms(Rung("fast"), problem, cpu_device()))
+    traits = len((*sizes_of(key), *numbers(Rung("fast")), *terms)) - fewer
+    its.forests = {"laddered": Forest([traits, *[0] * traits, *[NO_QUESTION] * INNER, *[0] * LEAVES])}
+    its.examples = [Example(key, Candidate("laddered", '{"name":"fast"}'), terms)]
+    publish(its)
+    assert ran() == expected
+
+
 def test_nothing_is_predicted_beside_a_strategy_that_was_never_measured(strategy: Laddered, driver: Driver) -> None:
     its = model(fast=-0.5)
     del its.strategies["laddered"]
@@ -349,3 +366,15 @@ def test_what_is_there_may_come_after_two_dozen_others(monkeypatch: pytest.Monke
 
     assert dispatch.choose(problem, device, ready=ready).step == "predicted"
     assert len(asked) > 12
+
+
+@pytest.mark.parametrize(("rows", "cols", "k"), [(7, 84_818, 3380), (1, 115_143, 13_552)])
+def test_a_family_whose_rungs_are_far_behind_may_have_better(
+    rows: int, cols: int, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No rung for unaligned rows of integers has blocks enough: the best of them takes over twice as long."""
+    monkeypatch.setenv("AUTOTOPK_SHIPPED", "1")
+    problem, device = Problem.contiguous(rows, cols, k, "int32", sorted=False), tuned()[1]
+    chosen = dispatch.choose(problem, device)
+    assert chosen.candidate.strategy == "cluster_radix"
+    assert chosen.config not in chosen.strategy.ladder(problem, device)
