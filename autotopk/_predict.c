@@ -21,7 +21,7 @@ typedef struct {
   int depth, traits, edges, trees, terms;
   double unit;                                                          /* of the leaves */
   const double *coefficients, *limits;                                  /* of each term */
-  const double *thresholds;                                             /* between the bins of each trait, infinite where there are fewer */
+  const double *thresholds;                                             /* between bins of each trait, then infinite */
   const int16_t *leaves;
   const Node *nodes;
   double numbers[];                                                     /* what these point to */
@@ -105,7 +105,7 @@ static inline void walk(const Node *nodes, int depth, const uint8_t *bins, int c
     }
 }
 
-/* A tree is two lines of memory, one behind the other, since numbers are looked up among the thresholds once for all. */
+/* Numbers are looked up among the thresholds once for all trees, so that one of these is two lines of memory. */
 static double forest_value(const Curve *self, const double *numbers) {
   const int depth = self->depth, inner = (1 << depth) - 1;
   uint8_t bins[MAX_NUMBERS];

@@ -25,7 +25,7 @@ HURRIED_RUNGS = 2
 """The same where all else is weighed later: 1 % slower than the best of a ladder, in a quarter less time."""
 
 SLOW = 2.0
-"""Strategies whose first rung is predicted to take so many times the least are not asked for the others."""
+"""Strategies whose first rung is predicted to take so many times the least are not asked for their other rungs."""
 
 COMPILED = 0.02
 """How much faster than a rung, as a fraction, something has to be that is to be compiled."""
@@ -96,8 +96,9 @@ def unfitted(problem: Problem, device: Device, model: Model) -> str:
 def proposals(problem: Problem, device: Device, model: Model, *, hurried: bool = False) -> list[Proposal]:
     """All that have a prediction, the best first; of equal times in the order of their names.
 
-    A first call waits for this: what is far behind, or was at all points around, is not asked further, and nothing is
-    worked out twice. One that is `hurried` asks families that have rungs for the first of these alone.
+    A call may wait for this: families that were far behind at all points around are not asked, nor the other rungs
+    where the first is far behind, and nothing is worked out twice. One that is `hurried` asks families that have rungs
+    for the first of these alone.
     """
     near, known = model.near(TuningKey.of(problem)), model.strategies.keys()
     slow = near.slow

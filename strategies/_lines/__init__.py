@@ -11,6 +11,7 @@ from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device, shared_bytes_of
 from autotopk.kernel import ParameterKind
 from autotopk.problem import WINDOWS, Problem, power_below
+from autotopk.strategies._costs import NEIGHBOURS
 from autotopk.strategy import Strategy
 
 DTYPES = frozenset({"float32", "float16", "bfloat16"})
@@ -65,10 +66,12 @@ class ClusterConfig:
 def most_at_once(problem: Problem, device: Device) -> int:
     """Blocks of the largest clusters of which all run at the same time: 16 free processors are not always neighbours.
 
-    Of an H200's 132 they are for 7 clusters, not for 8. 0 where not even single blocks run at once.
+    0 where not even single blocks do.
     """
+    if 16 * problem.rows <= device.processors * NEIGHBOURS:
+        return 16
     room = device.processors // problem.rows
-    return 16 if room > 16 else min(power_below(room), 8) if room else 0
+    return min(power_below(room), 8) if room else 0
 
 
 Place = tuple[int, int, int]
