@@ -53,7 +53,9 @@ typedef struct {
 typedef struct {
   const Places *places;
   PyObject *owner;                                                      /* of these */
-  Mean of[];                                                            /* each name */
+  Mean *of;                                                             /* each name; NULL until one is asked for */
+  Py_ssize_t count;
+  Found found[];                                                        /* the places around */
 } Means;
 
 static const char *CURVE = "autotopk._predict.Curve", *PLACES = "autotopk._predict.Places";
@@ -128,6 +130,34 @@ static double forest_value(const Curve *self, const double *numbers) {
   return self->unit * (double)total;
 }
 
+static int by_distance(const void *one, const void *other) {
+  const Found *a = one, *b = other;
+  if (a->square != b->square) return a->square < b->square ? -1 : 1;
+  return a->at < b->at ? -1 : a->at > b->at;
+}
+
+/* The sums of means, by nearness, so that they are the same on every run; 0 with an error set. Of thousands of names few
+   are asked for, so they stay sums; and of many places nothing is asked but who is the nearest. */
+static int add_up(Means *means) {
+  const Places *its = means->places;
+  means->of = PyMem_Calloc((size_t)its->names + 1, sizeof *means->of);
+  if (!means->of) {
+    PyErr_NoMemory();
+    return 0;
+  }
+  qsort(means->found, (size_t)means->count, sizeof *means->found, by_distance);
+  for (Py_ssize_t i = 0; i < means->count; i++) {
+    const Found *found = means->found + i;
+    const double weight = exponential(-found->square / its->reach);
+    for (Py_ssize_t j = its->begin[found->at]; j < its->begin[found->at + 1]; j++) {
+      Mean *mean = means->of + its->said[j].name;
+      mean->total += weight * its->said[j].number;
+      mean->weight += weight;
+    }
+  }
+  return 1;
+}
+
 /* What a mapping or a capsule of means says of a name, 0 where that is nothing; an error may be set. */
 static double told(PyObject *from, PyObject *name) {
   if (PyDict_Check(from)) {
@@ -138,7 +168,8 @@ static double told(PyObject *from, PyObject *name) {
     PyErr_SetString(PyExc_TypeError, "needs a dict, or what around says");
     return 0.0;
   }
-  const Means *means = PyCapsule_GetPointer(from, MEANS);
+  Means *means = PyCapsule_GetPointer(from, MEANS);
+  if (!means->of && !add_up(means)) return 0.0;
   PyObject *number = PyDict_GetItemWithError(means->places->numbers, name);
   if (!number) return 0.0;
   const Mean *mean = means->of + PyLong_AsSsize_t(number);
@@ -223,12 +254,6 @@ static PyObject *curve(PyObject *module, PyObject *arguments) {
   return callable_of(self, CURVE, end_curve, &curve_definition);
 }
 
-static int by_distance(const void *one, const void *other) {
-  const Found *a = one, *b = other;
-  if (a->square != b->square) return a->square < b->square ? -1 : 1;
-  return a->at < b->at ? -1 : a->at > b->at;
-}
-
 /* The first place whose first number is at least that. */
 static Py_ssize_t first_from(const Places *self, double least) {
   Py_ssize_t low = 0, high = self->count;
@@ -243,53 +268,52 @@ static Py_ssize_t first_from(const Places *self, double least) {
 static void end_means(PyObject *capsule) {
   Means *means = PyCapsule_GetPointer(capsule, MEANS);
   Py_DECREF(means->owner);
+  PyMem_Free(means->of);
   PyMem_Free(means);
 }
 
-/* What is said at places around, by name: weighted, and pulled towards nothing. Of thousands of names few are asked
-   for, so they stay sums. */
-static PyObject *means_of(PyObject *owner, const Places *self, const Found *found, Py_ssize_t count) {
-  Means *means = PyMem_Calloc(1, sizeof *means + (size_t)self->names * sizeof *means->of);
-  if (!means) return PyErr_NoMemory();
-  means->places = self, means->owner = owner;
+/* Puts the nearest first, as many as there are judges; returns how many that is. */
+static Py_ssize_t nearest_first(Found *found, Py_ssize_t count, Py_ssize_t judges) {
+  Py_ssize_t kept = 0;
   for (Py_ssize_t i = 0; i < count; i++) {
-    const double weight = exponential(-found[i].square / self->reach);
-    for (Py_ssize_t j = self->begin[found[i].at]; j < self->begin[found[i].at + 1]; j++) {
-      Mean *mean = means->of + self->said[j].name;
-      mean->total += weight * self->said[j].number;
-      mean->weight += weight;
-    }
+    const Found one = found[i];
+    if (kept == judges && (kept == 0 || by_distance(&one, found + kept - 1) >= 0)) continue;
+    Py_ssize_t to = kept < judges ? kept++ : kept - 1;
+    found[i] = found[to];                                               /* itself, or the farthest of those kept */
+    for (; to > 0 && by_distance(&one, found + to - 1) < 0; to--) found[to] = found[to - 1];
+    found[to] = one;
   }
-  PyObject *capsule = PyCapsule_New(means, MEANS, end_means);
-  if (capsule) Py_INCREF(owner);
-  else PyMem_Free(means);
-  return capsule;
+  return kept;
 }
 
 static PyObject *places_around(PyObject *capsule, PyObject *place) {
   const Places *self = PyCapsule_GetPointer(capsule, PLACES);
   double here[MAX_NUMBERS];
-  Py_ssize_t numbers = 0, count = 0;
+  Py_ssize_t numbers = 0;
   if (!self || !read_numbers(place, here, &numbers)) return NULL;
   if (numbers != PLACE) {
     PyErr_Format(PyExc_ValueError, "needs %d numbers", (int)PLACE);
     return NULL;
   }
-  Found *found = PyMem_Malloc((size_t)(self->count + 1) * sizeof *found);
-  if (!found) return PyErr_NoMemory();
   const double reach = sqrt(self->farthest);                            /* places are in order of their first number */
-  for (Py_ssize_t i = first_from(self, here[0] - reach); i < self->count; i++) {
-    if (self->places[i][0] > here[0] + reach) break;
+  const Py_ssize_t first = first_from(self, here[0] - reach);
+  Py_ssize_t end = first_from(self, here[0] + reach);
+  while (end < self->count && self->places[end][0] == here[0] + reach) end++;
+  Means *means = PyMem_Malloc(sizeof *means + (size_t)(end - first) * sizeof *means->found);
+  if (!means) return PyErr_NoMemory();
+  *means = (Means){self, capsule, NULL, 0};
+  for (Py_ssize_t i = first; i < end; i++) {
     double square = 0.0;
     for (int j = 0; j < PLACE; j++) square += (self->places[i][j] - here[j]) * (self->places[i][j] - here[j]);
-    if (square < self->farthest) found[count++] = (Found){square, i};
+    if (square < self->farthest) means->found[means->count++] = (Found){square, i};
   }
-  qsort(found, (size_t)count, sizeof *found, by_distance);
-  PyObject *said = means_of(capsule, self, found, count), *judges = PyList_New(0), *both = NULL;
+  const Py_ssize_t near = nearest_first(means->found, means->count, self->judges);
+  PyObject *said = PyCapsule_New(means, MEANS, end_means), *judges = PyList_New(0), *both = NULL;
+  if (said) Py_INCREF(capsule);
+  else PyMem_Free(means);
   int good = said && judges;
-  for (Py_ssize_t i = 0; good && i < count && i < self->judges; i++)
-    good = !PyList_Append(judges, PyList_GetItem(self->judging, found[i].at));
-  PyMem_Free(found);
+  for (Py_ssize_t i = 0; good && i < near; i++)
+    good = !PyList_Append(judges, PyList_GetItem(self->judging, means->found[i].at));
   if (good) both = PyTuple_Pack(2, said, judges);
   Py_XDECREF(said), Py_XDECREF(judges);
   return both;

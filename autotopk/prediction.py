@@ -13,7 +13,7 @@ measured the choice was at points around it that were left out of the fit.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from itertools import chain
@@ -41,6 +41,12 @@ OTHER_WIDTH, OTHER_ORDER = 0.5, 0.5
 
 PLAIN = "topk"
 
+RESIDUAL_UNIT, NOBODY = 1e-4, -1
+"""Of the numbers that residuals are stored as; in place of a `Point.first` that there is not."""
+
+ROW_NUMBERS = 20_000
+"""Of points, which are stored in rows of some more: so many rows are read sooner than one of each point."""
+
 Cell = tuple[int, int, int, int, int]
 """Of rows, cols, k; `width_of` the dtype; whether sorted."""
 
@@ -55,11 +61,10 @@ class Fitted:
     """See `kind_of`."""
     part: str
     """"strategy": coefficients, then the largest terms; "forest": `Forest.numbers`; "candidate": points it was
-    measured at; "point": doublings of rows, cols, k, then the place of a strategy or candidate and its residual, and so
-    on; "slow": places of strategies far behind at the point of that name; "regions": cell, bound, points around, and so
-    on; "example": rows, cols, k, whether sorted, then terms there."""
+    measured at; "points": `_stored` one after another, with places among strategies, then candidates; "regions": cell,
+    bound, points around, and so on; "example": rows, cols, k, whether sorted, then terms there."""
     name: str
-    """Of the strategy or candidate; of an example, dtype and candidate; else a number."""
+    """Of the strategy or candidate; of an example, dtype and candidate; else a number, in order."""
     numbers: tuple[float, ...]
 
     def row(self) -> tuple[str, str, str, str, str]:
@@ -97,7 +102,10 @@ def all_numbers_in(texts: Sequence[str]) -> Sequence[Sequence[float]]:
 
 
 def _are_finite(found: Sequence[object]) -> bool:
-    return _NUMBERS.issuperset(map(type, found)) and all(map(isfinite, found))  # type: ignore[arg-type]
+    if not _NUMBERS.issuperset(map(type, found)):
+        return False
+    numbers: Sequence[float] = found  # type: ignore[assignment]
+    return isfinite(sum(numbers)) or all(map(isfinite, numbers))  # a sum is sooner, and seldom infinite by itself
 
 
 _NUMBERS = frozenset({int, float})
@@ -155,6 +163,8 @@ class Point:
     """Of each strategy, a mean; of each candidate what is left."""
     slow: frozenset[str] = frozenset()
     """Strategies that were far behind, see `FAR_BEHIND`, or are predicted to be where they were not measured."""
+    first: str = ""
+    """The candidate that is predicted to take the least time there, of those that no compiler is needed for."""
 
     @cached_property
     def quick(self) -> frozenset[str]:
@@ -285,11 +295,12 @@ def rows_of(model: Model, device: str, kind: str) -> list[Fitted]:
     found = [Fitted(device, kind, "strategy", name, _short(model.strategies[name])) for name in strategies]
     found += [Fitted(device, kind, "forest", name, model.forests[name].numbers) for name in sorted(model.forests)]
     found += [Fitted(device, kind, "candidate", name, (model.candidates[name],)) for name in candidates]
-    for at, point in enumerate(model.points):
-        pairs = [number for name, residual in sorted(point.residuals.items()) for number in (places[name], residual)]
-        found.append(Fitted(device, kind, "point", f"{at:06}", _short((*point.place, *pairs))))
-        if point.slow:
-            found.append(Fitted(device, kind, "slow", f"{at:06}", tuple(places[name] for name in sorted(point.slow))))
+    rows: list[list[int]] = [[]]
+    for point in model.points:
+        if len(rows[-1]) >= ROW_NUMBERS:
+            rows.append([])
+        rows[-1] += _stored(point, places)
+    found += [Fitted(device, kind, "points", f"{at:06}", tuple(row)) for at, row in enumerate(rows) if row]
     for example in model.examples:
         key = example.key
         its = _short((key.rows, key.cols, key.k, int(key.sorted), *example.terms))
@@ -300,10 +311,45 @@ def rows_of(model: Model, device: str, kind: str) -> list[Fitted]:
     return found
 
 
+def _stored(point: Point, places: Mapping[str, int]) -> Iterator[int]:
+    """Rows, cols, k, width, order; who is first; how many are slow, and who; how many residuals, each behind whose."""
+    *sizes, width, order = point.place
+    yield from (round(2**size) for size in sizes)
+    yield from (round(width / OTHER_WIDTH), round(order / OTHER_ORDER), places.get(point.first, NOBODY))
+    yield from (len(point.slow), *(places[name] for name in sorted(point.slow)), len(point.residuals))
+    for name, residual in sorted(point.residuals.items()):
+        yield from (places[name], round(residual / RESIDUAL_UNIT))
+
+
+def _points_in(numbers: Sequence[float], names: Sequence[str]) -> Iterator[Point]:
+    """The inverse. Raises TypeError, IndexError or ValueError on what is no points."""
+
+    @cache
+    def named(*places: float) -> frozenset[str]:  # the same at most points
+        return frozenset([names[int(one)] for one in places])
+
+    at = 0
+    while at < len(numbers):
+        rows, cols, k, width, order, first, slow = map(int, numbers[at : at + 7])
+        at += 7 + slow
+        behind = numbers[at - slow : at]
+        end = at + 1 + 2 * int(numbers[at])
+        whose, residuals = numbers[at + 1 : end : 2], numbers[at + 2 : end : 2]
+        if min(first + 1, slow, *behind, *whose) < 0 or not at < end <= len(numbers):
+            raise ValueError("points end too soon, or have places below 0")
+        yield Point(
+            (log2(rows), log2(cols), log2(k), OTHER_WIDTH * width, OTHER_ORDER * order),
+            {names[int(one)]: RESIDUAL_UNIT * number for one, number in zip(whose, residuals, strict=True)},
+            named(*behind),
+            "" if first == NOBODY else names[first],
+        )
+        at = end
+
+
 def model_of(rows: Iterable[Sequence[str]]) -> Model:
     """The inverse, of the (..., part, name, numbers) of one kind. Raises ValueError on what is no model."""
     parts: dict[str, dict[str, Sequence[float]]]
-    parts = {"strategy": {}, "forest": {}, "candidate": {}, "point": {}, "slow": {}, "regions": {}, "example": {}}
+    parts = {"strategy": {}, "forest": {}, "candidate": {}, "points": {}, "regions": {}, "example": {}}
     rows = list(rows)
     texts = list(dict.fromkeys(row[4] for row in rows))  # many are alike
     numbers_of = dict(zip(texts, all_numbers_in(texts), strict=True))
@@ -314,26 +360,19 @@ def model_of(rows: Iterable[Sequence[str]]) -> Model:
     operation = operation_of(rows[0][1]) if rows else PLAIN
     strategies = {name: tuple(map(float, numbers)) for name, numbers in parts["strategy"].items()}
     model, routing = Model(strategies), "" if operation == PLAIN else operation
-    name_at = [*sorted(parts["strategy"]), *sorted(parts["candidate"])].__getitem__
-
-    @cache
-    def slow_of(places: tuple[float, ...]) -> frozenset[str]:
-        return frozenset(map(name_at, map(int, places)))
-
+    names = [*sorted(parts["strategy"]), *sorted(parts["candidate"])]
     try:
         model.forests = {name: Forest(numbers) for name, numbers in parts["forest"].items()}
         model.candidates = {name: int(points) for name, (points,) in parts["candidate"].items()}
-        for number, (r, c, k, width, order, *pairs) in parts["point"].items():
-            residuals = dict(zip(map(name_at, map(int, pairs[::2])), pairs[1::2], strict=True))
-            slow = slow_of(tuple(parts["slow"].get(number, ())))
-            model.points.append(Point((r, c, k, width, order), residuals, slow))
+        for _, numbers in sorted(parts["points"].items()):
+            model.points += _points_in(numbers, names)
         for numbers in parts["regions"].values():
             for *cell, bound, points in zip(*(numbers[at::7] for at in range(7)), strict=True):
                 row, col, count, width, order = map(int, cell)
                 model.regions[row, col, count, width, order] = Region(bound, int(points))
-        for name, (rows_, cols, k, order, *terms) in parts["example"].items():
+        for name, (rows_, cols, k, sorted_, *terms) in parts["example"].items():
             dtype, strategy, config = name.split(" ", 2)
-            key = TuningKey(dtype, int(rows_), int(cols), int(k), bool(order), routing)
+            key = TuningKey(dtype, int(rows_), int(cols), int(k), bool(sorted_), routing)
             model.examples.append(Example(key, Candidate(strategy, config), tuple(terms)))
     except (TypeError, IndexError) as error:
         raise ValueError(f"what was fitted is odd: {error}") from error

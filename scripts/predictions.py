@@ -11,7 +11,7 @@ import json
 import time
 from argparse import ArgumentParser
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache, partial
 from math import exp, fsum, log
@@ -28,6 +28,7 @@ from autotopk.errors import AutotopkError
 from autotopk.key import TuningKey
 from autotopk.nearby import Place
 from autotopk.prediction import Model, Near, place_of, sizes_of
+from autotopk.problem import Problem
 from autotopk.runtime import predicting
 from autotopk.tuning import bounds
 from autotopk.tuning.boosting import Array
@@ -331,15 +332,14 @@ def served(times: Times, device: Device, folds: int = FOLDS, least: int = 40) ->
             model = fit.model(frozenset(held))
             for key in held:
                 its, problem = times[key], Workload.of(key).problem(device.type)
-                proposed = predicting.proposals(problem, device, model)
-                names = (one.strategy.candidate(one.config) for one in proposed)
-                chosen = next((one for one in names if one in its), TORCH_TOPK)
+                proposed = (one.strategy.candidate(one.config) for one in predicting.proposals(problem, device, model))
+                chosen = next((one for one in proposed if one in its), TORCH_TOPK)
                 found[key] = its[chosen] / min(its.values())
     return found
 
 
-def host_us(model: Model, device: Device, *, hurried: bool) -> float:
-    """Microseconds of a prediction, of a first call or of all, of shapes not met before, after as many others: a mean.
+def host_us(find: Callable[[Problem, Device, Model], Iterable[object]], model: Model, device: Device) -> float:
+    """Microseconds to find what could serve shapes not met before, the first of it, after as many others: a mean.
 
     What was fitted before is collected before: looking through it takes a tenth of a second, whoever it falls upon.
     """
@@ -348,7 +348,7 @@ def host_us(model: Model, device: Device, *, hurried: bool) -> float:
         gc.collect()
         begun = time.process_time()
         for problem in some:
-            predicting.proposals(problem, device, model, hurried=hurried)
+            next(iter(find(problem, device, model)), None)
     return (time.process_time() - begun) / UNMET * 1e6
 
 
@@ -387,8 +387,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             mean = exp(fsum(map(log, lattices.values())) / len(lattices))
             print(f"proposed at {len(lattices)} whole lattices: {mean:.3f}, worst {max(lattices.values()):.2f}")
         for kind, model in bounds.fit(times, device).items():
-            first, whole = (host_us(model, device, hurried=hurried) for hurried in (True, False))
-            print(f"{kind}: a first call waits {first:.0f} us for predictions, all of them take {whole:.0f} us")
+            first, whole = (host_us(find, model, device) for find in (predicting.at_points, predicting.proposals))
+            print(f"{kind}: a first call looks {first:.0f} us for what serves it, predictions take {whole:.0f} us")
             told = sorted(region.bound for region in model.regions.values())
             if told:
                 median, most = told[len(told) // 2], told[int(0.95 * (len(told) - 1))]

@@ -1,16 +1,18 @@
-"""Winners to ship: `python -m scripts.ship [TUNING.sqlite [sm_90.check]]`, of a database that an H200 tuned.
+"""Winners to ship: `python -m scripts.ship [TUNING.sqlite [sm_90.check]] [--beaten FILE]`, of a database of any GPU.
 
 What is shipped now stays, as an incumbent does, unless the other is 3 % faster beside torch.topk. Where its kernel has
 become other machine code it gives way, unless it was not raced again and the other is 3 % slower: it is stale then.
 Predictions are fitted to docs/figures/predictions, as `python -m scripts.predictions` has them; without a database
-these alone are shipped anew. What that GPU found out
-about shipped kernels, in `checks` of its cache folder, is added to what is known of those that are shipped: it checks
-those alone that nobody had checked.
+these alone are shipped anew. Winners that something else has beaten there since, by 3 %, are counted, and written to a
+file that `autotopk tune --from-misses` races again. What that GPU found out about shipped kernels, in `checks` of its
+cache folder, is added to what is known of those that are shipped: it checks those alone that nobody had checked.
 """
 
+import json
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from autotopk import settings
@@ -20,6 +22,7 @@ from autotopk.packs import Check, Packs, read_check
 from autotopk.prediction import rows_of
 from autotopk.runtime import borrowing
 from autotopk.tuning import bounds
+from autotopk.tuning.fitting import Times
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Winner
 from autotopk.tuning_db.store import Store
@@ -48,6 +51,21 @@ def chosen(
     return found
 
 
+def beaten(winners: Iterable[Winner], times: Times, fingerprint: str) -> list[TuningKey]:
+    """Problems at which another time of the device on record is shorter than that of its winner by `REPLACE`."""
+    found = []
+    for one in winners:
+        its = times.get(one.key, {}) if one.device.fingerprint == fingerprint else {}
+        if one.candidate in its and min(its.values()) <= its[one.candidate] * (1 - REPLACE):
+            found.append(one.key)
+    return found
+
+
+def misses_of(keys: Iterable[TuningKey], fingerprint: str) -> str:
+    """What AUTOTOPK_MISSES would have of them."""
+    return "".join(json.dumps({"device": fingerprint, **asdict(key)}) + "\n" for key in keys)
+
+
 def checked(shipped: Check | None, found: Check, codes: Collection[str]) -> Check:
     """Both, of kernels with these codes."""
     both = found if shipped is None else shipped.then(found)
@@ -74,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("database", nargs="?", type=Path)
     parser.add_argument("check", nargs="?", type=Path)
+    parser.add_argument("--beaten", type=Path, metavar="FILE")
     asked = parser.parse_args(arguments)
     if asked.check:
         ship_check(asked.check)
@@ -91,6 +110,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
     winners = [one for several in found.values() for one in several]
     artifact.publish(winners, path, fitted)
+    lost = beaten(winners, times, device.fingerprint)
+    print(f"{len(lost)} winners of {device.name} were beaten by other times on record")
+    if asked.beaten:
+        asked.beaten.write_text(misses_of(lost, device.fingerprint))
     print(", ".join(f"{len(several)} {why}" for why, several in found.items()))
     print(f"of {Counter(one.candidate.strategy for one in winners)}; {sum(map(borrowing.is_stale, winners))} are stale")
 

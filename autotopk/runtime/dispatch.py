@@ -79,7 +79,7 @@ class Choice:
     winner: Winner | None = None
     """The measurement that the choice rests on; none for the steps forced, predicted, heuristic, ladder and torch."""
     prediction: Prediction | None = None
-    """Of the step predicted."""
+    """Of the step predicted; none where a call does not wait for it."""
     rejected: tuple[str, ...] = ()
     """What came first and could not serve, with the reason."""
 
@@ -99,8 +99,14 @@ class Choice:
         return replace(problem, answer=written)
 
     def program(self, problem: Problem, device: Device) -> Program:
-        """What to run."""
-        return self.strategy.program(self.config, problem, device)
+        """What to run; made once, for it is asked whether it is there, and then bound."""
+        if (problem, device) not in self._programs:
+            self._programs[problem, device] = self.strategy.program(self.config, problem, device)
+        return self._programs[problem, device]
+
+    @cached_property
+    def _programs(self) -> dict[tuple[Problem, Device], Program]:
+        return {}
 
 
 Ready = Callable[[Choice, Problem], str]
@@ -136,7 +142,7 @@ def choices(
         force: name of a strategy to prefer; AUTOTOPK_STRATEGY by default.
         runtime: whose winners, failures and misses count.
         ready: what may answer before it is compiled; everything by default.
-        hurry: predict times of first rungs alone, which takes half as long, and tell this of the problem.
+        hurry: take at once what is first at the points around, and tell this of the problem.
     """
     asked = _Asked(problem, device, runtime, ready)
     force = None if problem.answer == MERGED else force or settings.forced_strategy()
@@ -239,14 +245,17 @@ class _Asked:
             if model is not None:
                 self.rejected.append("predicted: nothing was measured around")
             return
-        if hurry is not None:
-            hurry(self.problem)
         try:
             if name := predicting.unfitted(self.problem, self.device, model):
                 self.rejected.append(f"predicted: {name} may be faster, and was measured nowhere")
                 return
-            found = predicting.proposals(self.problem, self.device, model, hurried=hurry is not None)
-            found = predicting.careful(found, region.bound)
+            if hurry is not None:
+                for strategy, config in predicting.at_points(self.problem, self.device, model):
+                    choice = Choice("predicted", strategy, config, rejected=tuple(self.rejected))
+                    if not self.runtime.is_blocked(choice.candidate, self.device) and not self._absent(choice):
+                        hurry(self.problem)
+                        yield choice
+            found = predicting.careful(predicting.proposals(self.problem, self.device, model), region.bound)
         except Exception as error:  # of anyone's strategy: the other steps name it
             self.rejected.append(f"times cannot be predicted: {type(error).__name__}: {error}")
             return

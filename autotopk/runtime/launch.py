@@ -1,6 +1,6 @@
 """From a program to a callable that runs it, at about a microsecond of host time above the allocations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_float, c_uint32
 from functools import cache, lru_cache
 from typing import Any
@@ -281,9 +281,12 @@ def _launch(program: KernelProgram, problem: Problem, device: Device, index: int
     if (needed := program.scratch_bytes(problem)) > most_scratch(problem):
         raise BuildError(f"{symbols} needs {needed} bytes of scratch, more than {most_scratch(problem)}")
     places, garbage, zeros = _places(program, problem)
-    with torch.cuda.device(index):
-        torch.cuda.set_device(index)  # makes the context that kernels are loaded into
-        functions = [_function(kernel, index) for kernel in kernels]
+    values = scalars(problem)
+    functions = [_functions.get(_key(kernel, index)) for kernel in kernels]
+    if None in functions:
+        with torch.cuda.device(index):
+            torch.cuda.set_device(index)  # makes the context that kernels are loaded into
+            functions = [_function(kernel, index) for kernel in kernels]
     launch = _prepare()(
         tuple(
             (
@@ -294,7 +297,7 @@ def _launch(program: KernelProgram, problem: Problem, device: Device, index: int
                 kernel.cluster,
                 kernel.cooperative,
                 kernel.programmatic_launch,
-                tuple(_slot(parameter, places, problem) for parameter in kernel.parameters),
+                tuple(_slot(parameter, places, values) for parameter in kernel.parameters),
             )
             for function, one, kernel in zip(functions, program.launches, kernels, strict=True)
         ),
@@ -360,11 +363,11 @@ def _retry(code: int, symbols: str, problem: Problem, index: int, launch: Launch
         raise LaunchError(f"launching {symbols} for {problem} failed: {driver.error_name(code)}")
 
 
-def _slot(parameter: Parameter, places: dict[str, tuple[int, int]], problem: Problem) -> tuple[int, int]:
+def _slot(parameter: Parameter, places: dict[str, tuple[int, int]], values: Mapping[str, int]) -> tuple[int, int]:
     """(which address, what is added to it); -1 and the value of a number."""
     if parameter.name in places:
         return places[parameter.name]
-    if (value := scalars(problem).get(parameter.name)) is None:
+    if (value := values.get(parameter.name)) is None:
         raise BuildError(f"no launch provides the parameter {parameter.name!r}")
     return -1, value
 

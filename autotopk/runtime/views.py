@@ -34,7 +34,7 @@ class View:
             return None
         if not 0 < k <= x.shape[dim] or dtype not in DTYPE_BYTES or x.device.type not in ("cpu", "cuda"):
             return None
-        rows_last = x.movedim(dim, -1)
+        rows_last = x if dim in (-1, x.dim() - 1) else x.movedim(dim, -1)
         *batch, cols = rows_last.shape
         rows = x.numel() // cols
         row_stride = even_row_stride(rows_last)

@@ -83,23 +83,27 @@ def fit(times: Times, device: Device, *, trees: bool = True) -> dict[str, Model]
             model = found[kind] = fitted.model()
             model.regions = regions(regrets(fitted, samples))
             if trees:
-                leave_behind(model, fitted.keys, device)
+                look_ahead(model, fitted.keys, device)
     return found
 
 
-def leave_behind(model: Model, keys: Iterable[TuningKey], device: Device) -> None:
-    """Count what is predicted to be far behind at a point, and was not measured there, with what was: no call asks."""
-    told = {place_of(key): _predicted_behind(model, key, device) for key in keys}
+def look_ahead(model: Model, keys: Iterable[TuningKey], device: Device) -> None:
+    """Predict at every point what calls then need not: who is far behind there and was not measured, and the first."""
+    told = {place_of(key): _predicted(model, key, device) for key in keys}
     for point in model.points:
-        point.slow |= told[point.place] - point.residuals.keys()
+        slow, first = told[point.place]
+        point.slow |= slow - point.residuals.keys()
+        point.first = first
 
 
-def _predicted_behind(model: Model, key: TuningKey, device: Device) -> frozenset[str]:
-    """Far behind by prediction, at a point; nobody where a strategy raises, which may be anyone's code."""
+def _predicted(model: Model, key: TuningKey, device: Device) -> tuple[frozenset[str], str]:
+    """Far behind at a point, and the first there; nobody where a strategy raises, which may be anyone's code."""
     try:
-        return far_behind(predicting.bests(Workload.of(key).problem(device.type), device, model))
+        found = predicting.all_proposals(Workload.of(key).problem(device.type), device, model)
+        likely = (one.name for one in predicting.careful(found, model.bound(key)) if one.at_once and one.points)
+        return far_behind(predicting.bests(found)), next(likely, "")
     except Exception:
-        return frozenset()
+        return frozenset(), ""
 
 
 def bound(models: Mapping[str, Model], device_type: str, key: TuningKey) -> float:

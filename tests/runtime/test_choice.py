@@ -279,3 +279,13 @@ def test_sixteen_first_calls_at_once(cache_dir: Path, tuned: bool) -> None:
         artifact.publish([winner(64, 1024, 16, CHUNKED, device=one_thread)], cache_dir / "winners.sqlite")
     said = python(FIRST_CALLS, environment(cache_dir, DEVICE="cpu"))
     assert said.splitlines() == ["[]" if tuned else "['AutotopkWarning: nothing like']"] * 16
+
+
+def test_a_choice_makes_a_program_once_for_each_problem() -> None:
+    """What is asked whether it is there is what is bound."""
+    one, other = Problem.contiguous(64, 4096, 128), Problem.contiguous(64, 4096, 128, "bfloat16")
+    strategy = registry.get("block_buckets")
+    choice = dispatch.Choice("heuristic", strategy, strategy.ladder(one, H100)[0])
+    assert choice.program(one, H100) is choice.program(replace(one), H100)
+    assert choice.program(one, H100) == strategy.program(choice.config, one, H100)
+    assert choice.program(other, H100) == strategy.program(choice.config, other, H100) != choice.program(one, H100)

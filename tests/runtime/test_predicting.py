@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from statistics import geometric_mean
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from autotopk.runtime.state import default
 from autotopk.strategy import numbers
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Winner
+from autotopk.workloads import spread
 from scripts.predictions import tuned
 from tests.packaging.processes import ROOT
 from tests.runtime.laddered import Driver, Laddered, Rung, settled
@@ -43,8 +45,11 @@ def background(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     default.builds.stop()
 
 
-def model(**residuals: float) -> Model:
-    """Of 10 us for every kernel of `Laddered`, as many times e as said there, and 100 us for torch.topk."""
+def model(first: str = "", **residuals: float) -> Model:
+    """Of 10 us for every kernel of `Laddered`, as many times e as said there, and 100 us for torch.topk.
+
+    At the only point the kernel `first` is.
+    """
     key = TuningKey("float32", X.shape[0], X.shape[1], K, True)
     anything = (1e30,) * 6
     names = {f'laddered {{"name":"{name}"}}': residual for name, residual in residuals.items()}
@@ -54,7 +59,7 @@ def model(**residuals: float) -> Model:
             "torch_fallback": coefficients("torch_fallback", 100.0),
         },
         candidates=dict.fromkeys(names, 3),
-        points=[Point(place_of(key), names)],
+        points=[Point(place_of(key), names, first=first and f'laddered {{"name":"{first}"}}')],
         regions={cell_of(key): Region(1.04, 5)},
     )
 
@@ -103,9 +108,9 @@ def test_what_is_there_answers_and_the_best_is_built(background: None, strategy:
 
 
 @unwarned
-def test_a_first_call_waits_for_ladders_alone(background: None, strategy: Laddered, driver: Driver) -> None:
+def test_a_first_call_takes_what_is_first_nearby(background: None, strategy: Laddered, driver: Driver) -> None:
     """What is better, and is there, too, takes over after it; of what was weighed once a call asks for everything."""
-    publish(model(fast=-1.0, low=-0.5, high=0.0, usual=0.5))
+    publish(model("high", fast=-1.0, low=-0.5, high=0.0, usual=0.5))
     for name in ("high", "fast"):
         strategy.load(name)
     check(X, K)
@@ -130,7 +135,7 @@ def test_a_first_call_weighs_everything_where_nothing_follows_or_after_a_warmup(
         monkeypatch.setattr(planning, "HURRIED_BYTES", X.nbytes - 1)
     else:
         monkeypatch.setenv("AUTOTOPK_BUILD", mode)
-    publish(model(fast=-1.0, low=-0.5, high=0.0, usual=0.5))
+    publish(model("high", fast=-1.0, low=-0.5, high=0.0, usual=0.5))
     for name in ("high", "fast"):
         strategy.load(name)
     if mode == "background":
@@ -142,8 +147,47 @@ def test_a_first_call_weighs_everything_where_nothing_follows_or_after_a_warmup(
 
 
 @unwarned
+@pytest.mark.parametrize("why", ["no first", "not there", "failed", "no room", "unfitted"])
+def test_a_first_call_weighs_everything_where_nothing_nearby_can_serve(
+    why: str, background: None, monkeypatch: pytest.MonkeyPatch, strategy: Laddered, driver: Driver
+) -> None:
+    its = model("" if why == "no first" else "high", fast=-1.0, low=-0.5, high=0.0, usual=0.5)
+    if why == "unfitted":
+        del its.strategies["laddered"]
+    publish(its)
+    for name in ("fast", "usual", *["high"] * (why != "not there")):
+        strategy.load(name)
+    if why == "failed":
+        with pytest.warns(UserWarning, match="left out"):
+            default.block(Candidate("laddered", '{"name":"high"}'), cpu_device(), RuntimeError())
+    if why == "no room":
+        monkeypatch.setattr(Laddered, "valid", lambda self, config, *_: config.name != "high")
+    check(X, K)
+    assert driver.launched == ["usual" if why == "unfitted" else "fast"]
+
+
+@unwarned
+def test_the_nearest_that_serves_is_taken(background: None, strategy: Laddered, driver: Driver) -> None:
+    its = model("high", fast=-1.0, low=-0.5, high=0.0, usual=0.5)
+    [here] = its.points
+    for away, name in ((0.5, "low"), (0.2, "usual")):
+        its.points.append(
+            replace(here, place=(here.place[0] + away, *here.place[1:]), first=f'laddered {{"name":"{name}"}}')
+        )
+    publish(its)
+    strategy.load("low")
+    check(X, K)
+    strategy.load("usual")
+    default.forget_plans()
+    default.weighed.clear()
+    check(X, K)
+    assert driver.launched == ["low", "usual"]
+    default.builds.stop()
+
+
+@unwarned
 def test_nothing_better_leaves_the_plan(background: None, strategy: Laddered, driver: Driver) -> None:
-    publish(model(fast=0.5, low=-0.5, high=0.0, usual=0.5))
+    publish(model("low", fast=0.5, low=-0.5, high=0.0, usual=0.5))
     strategy.load("low")
     check(X, K)
     plans = list(default.plans("topk").values())
@@ -153,11 +197,13 @@ def test_nothing_better_leaves_the_plan(background: None, strategy: Laddered, dr
 
 
 @unwarned
-def test_what_is_a_little_faster_is_not_built(background: None, strategy: Laddered, driver: Driver) -> None:
+@pytest.mark.parametrize("first", ["", "low"])
+def test_what_is_a_little_faster_is_not_built(first: str, background: None, strategy: Laddered, driver: Driver) -> None:
     """A rung is compiled already, most of the time."""
-    publish(model(fast=-0.51, low=-0.5))
+    publish(model(first, fast=-0.504, low=-0.5))
     strategy.load("low")
     check(X, K)
+    settled()
     check(X, K)
     assert driver.launched == ["low", "low"]
     assert not strategy.log.exists()
@@ -297,15 +343,27 @@ def test_a_neighbour_is_next_where_nothing_predicted_can_run(
         ("[[1]]", "not a JSON array of finite numbers"),
         ('{"a":1}', "not a JSON array of finite numbers"),
         ("[" * 5000, "not JSON"),
-        ("[1,2,3,2,1,99,0.5]", "what was fitted is odd"),
-        ("[1,2]", "what was fitted is odd|not enough values"),
+        ("[1,2]", "not enough values"),
+        ("[4,2048,9,2,1,-1,0]", "what was fitted is odd"),
+        ("[4,2048,9,2,1,-1,0,1,0]", "points end too soon"),
+        ("[4,2048,9,2,1,-1,0,-1]", "points end too soon"),
+        ("[4,2048,9,2,1,-1,-1,0,0]", "points end too soon"),
+        ("[4,2048,9,2,1,-2,0,0]", "places below 0"),
+        ("[4,2048,9,2,1,-1,1,-1,0]", "places below 0"),
+        ("[4,2048,9,2,1,-1,0,1,-1,5]", "places below 0"),
+        ("[4,2048,9,2,1,99,0,0]", "what was fitted is odd"),
+        ("[4,2048,9,2,1,-1,0,1,99,5]", "what was fitted is odd"),
+        ("[0,2048,9,2,1,-1,0,0]", "math domain error|positive"),
+        ("[4,2048,9,2,1,-1,0,1,0,500001]", "a residual that no time has"),
+        ("[4,2048,9,2,1,-1,0,1,0,1e308,1e308]", "what was fitted is odd|too soon|not enough|no time has"),
+        ("[4,1e999]", "not a JSON array of finite numbers"),
     ],
 )
 def test_odd_numbers_cost_a_warning(numbers: str, reason: str, strategy: Laddered, driver: Driver) -> None:
     publish(model(fast=-0.5))
     path = settings.user_winners_path()
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("UPDATE fitted SET numbers = ? WHERE part = 'point'", [numbers])
+        connection.execute("UPDATE fitted SET numbers = ? WHERE part = 'points'", [numbers])
         rows = [*artifact._device_rows(connection), *artifact._rows(connection), *artifact._fitted_rows(connection)]
         connection.execute("UPDATE digest SET sha256 = ?", [artifact._digest(rows)])
     autotopk.reload()
@@ -378,3 +436,24 @@ def test_a_family_whose_rungs_are_far_behind_may_have_better(
     chosen = dispatch.choose(problem, device)
     assert chosen.candidate.strategy == "cluster_radix"
     assert chosen.config not in chosen.strategy.ladder(problem, device)
+
+
+def test_what_is_first_nearby_is_nearly_as_quick_as_the_best_rung(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what is shipped and predicted of shapes that nobody tuned."""
+    monkeypatch.setenv("AUTOTOPK_SHIPPED", "1")
+    device, over = tuned()[1], list[float]()
+    drawn = spread(200, seed=6)
+    for workload in drawn:
+        problem, key = workload.problem("cuda"), workload.key
+        its = predicting.model_for(key, device, default.known())
+        assert its is not None
+        best = next(one for one in predicting.proposals(problem, device, its) if one.at_once)
+        for strategy, config in predicting.at_points(problem, device, its):
+            terms, name = strategy.terms(config, problem, device), str(strategy.candidate(config))
+            time_us = its.time_us(strategy.name, name, numbers(config), terms, its.near(key))
+            assert time_us is not None
+            over.append(time_us / best.time_us)
+            break
+    assert len(over) >= 0.98 * len(drawn)
+    assert geometric_mean(over) <= 1.12
+    assert sorted(over)[int(0.9 * len(over))] <= 1.4

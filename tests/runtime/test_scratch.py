@@ -10,7 +10,7 @@ from torch import Tensor
 import autotopk
 from autotopk.device import H100, Device
 from autotopk.errors import BuildError
-from autotopk.kernel import Kernel, KernelSource, Parameter
+from autotopk.kernel import Kernel, KernelSource, Parameter, scalars
 from autotopk.problem import Problem
 from autotopk.program import MAX_SCRATCH_BYTES, Extent, KernelProgram, Launch, Scratch
 from autotopk.runtime import launch, scratch
@@ -69,7 +69,7 @@ def test_scratch_lies_aligned_in_one_buffer_of_each_kind() -> None:
 def test_scratch_of_no_bytes_is_a_null_pointer() -> None:
     places, garbage, zeros = launch._places(program(Scratch("keys", Extent(0)), Scratch("more", Extent(4))), PROBLEM)
     assert (places["keys"], places["more"], garbage, zeros) == ((-1, 0), (3, 0), 256, 0)
-    assert launch._slot(Parameter("keys", "pointer"), places, PROBLEM) == (-1, 0)
+    assert launch._slot(Parameter("keys", "pointer"), places, scalars(PROBLEM)) == (-1, 0)
 
 
 def test_scratch_must_not_hide_a_tensor() -> None:
@@ -79,10 +79,10 @@ def test_scratch_must_not_hide_a_tensor() -> None:
 
 def test_a_parameter_that_nobody_provides_is_refused() -> None:
     places, _, _ = launch._places(program(Scratch("keys", Extent(4))), PROBLEM)
-    assert launch._slot(Parameter("keys", "pointer"), places, PROBLEM) == (3, 0)
-    assert launch._slot(Parameter("cols", "int32"), places, PROBLEM) == (-1, 1000)
+    assert launch._slot(Parameter("keys", "pointer"), places, scalars(PROBLEM)) == (3, 0)
+    assert launch._slot(Parameter("cols", "int32"), places, scalars(PROBLEM)) == (-1, 1000)
     with pytest.raises(BuildError, match="no launch provides the parameter 'lengths'"):
-        launch._slot(Parameter("lengths", "pointer"), places, PROBLEM)
+        launch._slot(Parameter("lengths", "pointer"), places, scalars(PROBLEM))
 
 
 def test_too_much_scratch_is_refused() -> None:
