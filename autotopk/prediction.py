@@ -321,25 +321,25 @@ def _stored(point: Point, places: Mapping[str, int]) -> Iterator[int]:
         yield from (places[name], round(residual / RESIDUAL_UNIT))
 
 
-def _points_in(numbers: Sequence[float], names: Sequence[str]) -> Iterator[Point]:
-    """The inverse. Raises TypeError, IndexError or ValueError on what is no points."""
+def _points_in(numbers: Sequence[int], names: Sequence[str]) -> Iterator[Point]:
+    """The inverse. Raises TypeError, IndexError or ValueError on what is no points, of integers."""
 
     @cache
-    def named(*places: float) -> frozenset[str]:  # the same at most points
-        return frozenset([names[int(one)] for one in places])
+    def named(*places: int) -> frozenset[str]:  # the same at most points
+        return frozenset([names[one] for one in places])
 
     at = 0
     while at < len(numbers):
-        rows, cols, k, width, order, first, slow = map(int, numbers[at : at + 7])
+        rows, cols, k, width, order, first, slow = numbers[at : at + 7]
         at += 7 + slow
         behind = numbers[at - slow : at]
-        end = at + 1 + 2 * int(numbers[at])
+        end = at + 1 + 2 * numbers[at]
         whose, residuals = numbers[at + 1 : end : 2], numbers[at + 2 : end : 2]
         if min(first + 1, slow, *behind, *whose) < 0 or not at < end <= len(numbers):
             raise ValueError("points end too soon, or have places below 0")
         yield Point(
             (log2(rows), log2(cols), log2(k), OTHER_WIDTH * width, OTHER_ORDER * order),
-            {names[int(one)]: RESIDUAL_UNIT * number for one, number in zip(whose, residuals, strict=True)},
+            {names[one]: RESIDUAL_UNIT * number for one, number in zip(whose, residuals, strict=True)},
             named(*behind),
             "" if first == NOBODY else names[first],
         )
@@ -365,7 +365,7 @@ def model_of(rows: Iterable[Sequence[str]]) -> Model:
         model.forests = {name: Forest(numbers) for name, numbers in parts["forest"].items()}
         model.candidates = {name: int(points) for name, (points,) in parts["candidate"].items()}
         for _, numbers in sorted(parts["points"].items()):
-            model.points += _points_in(numbers, names)
+            model.points += _points_in(numbers, names)  # type: ignore[arg-type]  # told where it is not so
         for numbers in parts["regions"].values():
             for *cell, bound, points in zip(*(numbers[at::7] for at in range(7)), strict=True):
                 row, col, count, width, order = map(int, cell)

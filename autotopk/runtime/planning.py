@@ -67,7 +67,7 @@ class Planner:
     def _first(self, key: Any, input: Tensor, rows: View | None) -> Plan | None:
         """The plan of a layout that has none, remembered until something better is compiled; see `_plan`.
 
-        Of what is predicted, the first call of a problem waits for first rungs alone; all else is weighed after it.
+        The first call of a problem waits for no prediction, but takes what is first nearby; all is weighed after it.
         While a graph is captured the plan makes do with what is loaded, and is not remembered.
         """
         device = device_of(input.device)

@@ -47,7 +47,7 @@ class Proposal(NamedTuple):
     strategy: Strategy
     config: Config
     at_once: bool
-    """Whether no compiler is needed: a rung, or of a strategy that has none."""
+    """Whether no compiler is needed: one of the `RUNGS`, or of a strategy without a ladder."""
 
 
 def model_for(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> Model | None:

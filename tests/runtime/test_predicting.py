@@ -352,6 +352,8 @@ def test_a_neighbour_is_next_where_nothing_predicted_can_run(
         ("[4,2048,9,2,1,-1,1,-1,0]", "places below 0"),
         ("[4,2048,9,2,1,-1,0,1,-1,5]", "places below 0"),
         ("[4,2048,9,2,1,99,0,0]", "what was fitted is odd"),
+        ("[4,2048,9,2,1,-1,0.0,0]", "what was fitted is odd"),
+        ("[4,2048,9,2,1,-1,0,1,0.0,5]", "what was fitted is odd"),
         ("[4,2048,9,2,1,-1,0,1,99,5]", "what was fitted is odd"),
         ("[0,2048,9,2,1,-1,0,0]", "math domain error|positive"),
         ("[4,2048,9,2,1,-1,0,1,0,500001]", "a residual that no time has"),
