@@ -297,8 +297,7 @@ static PyObject *places_around(PyObject *capsule, PyObject *place) {
   }
   const double reach = sqrt(self->farthest);                            /* places are in order of their first number */
   const Py_ssize_t first = first_from(self, here[0] - reach);
-  Py_ssize_t end = first_from(self, here[0] + reach);
-  while (end < self->count && self->places[end][0] == here[0] + reach) end++;
+  const Py_ssize_t end = first_from(self, here[0] + reach);
   Means *means = PyMem_Malloc(sizeof *means + (size_t)(end - first) * sizeof *means->found);
   if (!means) return PyErr_NoMemory();
   *means = (Means){self, capsule, NULL, 0};

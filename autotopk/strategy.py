@@ -162,6 +162,14 @@ class Strategy(ABC):
         """Whether a configuration, perhaps measured on another shape, may serve this problem."""
         return config in self.shortlist(problem, device)
 
+    def fitting(self, config: str, problem: Problem, device: Device) -> Config | None:
+        """The configuration of a `Candidate` measured elsewhere; None where it may not serve, or is none today."""
+        try:
+            found = self.parse_config(config)
+        except UnsupportedProblemError:
+            return None
+        return found if self.valid(found, problem, device) else None
+
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """The values of every knob that are worth measuring; by default those that occur in the shortlist."""
         shortlist = self.shortlist(problem, device)

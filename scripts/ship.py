@@ -8,11 +8,9 @@ file that `autotopk tune --from-misses` races again. What that GPU found out abo
 cache folder, is added to what is known of those that are shipped: it checks those alone that nobody had checked.
 """
 
-import json
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from autotopk import settings
@@ -20,7 +18,7 @@ from autotopk.candidate import Candidate
 from autotopk.key import TuningKey
 from autotopk.packs import Check, Packs, read_check
 from autotopk.prediction import rows_of
-from autotopk.runtime import borrowing
+from autotopk.runtime import borrowing, misses
 from autotopk.tuning import bounds
 from autotopk.tuning.fitting import Times
 from autotopk.tuning_db import artifact
@@ -59,11 +57,6 @@ def beaten(winners: Iterable[Winner], times: Times, fingerprint: str) -> list[Tu
         if one.candidate in its and min(its.values()) <= its[one.candidate] * (1 - REPLACE):
             found.append(one.key)
     return found
-
-
-def misses_of(keys: Iterable[TuningKey], fingerprint: str) -> str:
-    """What AUTOTOPK_MISSES would have of them."""
-    return "".join(json.dumps({"device": fingerprint, **asdict(key)}) + "\n" for key in keys)
 
 
 def checked(shipped: Check | None, found: Check, codes: Collection[str]) -> Check:
@@ -113,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     lost = beaten(winners, times, device.fingerprint)
     print(f"{len(lost)} winners of {device.name} were beaten by other times on record")
     if asked.beaten:
-        asked.beaten.write_text(misses_of(lost, device.fingerprint))
+        asked.beaten.write_text("".join(misses.line_of(key, device.fingerprint) for key in lost))
     print(", ".join(f"{len(several)} {why}" for why, several in found.items()))
     print(f"of {Counter(one.candidate.strategy for one in winners)}; {sum(map(borrowing.is_stale, winners))} are stale")
 

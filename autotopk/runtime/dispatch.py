@@ -31,7 +31,7 @@ from typing import Literal
 from autotopk import registry, settings
 from autotopk.candidate import Candidate
 from autotopk.device import Device
-from autotopk.errors import UnknownStrategyError, UnsupportedProblemError, warn
+from autotopk.errors import UnknownStrategyError, warn
 from autotopk.key import TuningKey
 from autotopk.prediction import Region
 from autotopk.problem import MERGED, Answer, Problem
@@ -209,7 +209,7 @@ class _Asked:
         def config() -> Config | None:
             found = None
             if winner is not None and winner.candidate.strategy == name:
-                found = self._fitting(strategy, winner.candidate)
+                found = strategy.fitting(winner.candidate.config, self.problem, self.device)
             if found is None:
                 found = strategy.heuristic(self.problem, self.device)
             return next(iter(strategy.shortlist(self.problem, self.device)), None) if found is None else found
@@ -225,7 +225,7 @@ class _Asked:
         except UnknownStrategyError:
             self.rejected.append(f"{label}: the strategy is not installed")
             return
-        fitting = partial(self._fitting, strategy, winner.candidate)
+        fitting = partial(strategy.fitting, winner.candidate.config, self.problem, self.device)
         for choice in self._answer(step, label, strategy, fitting, winner, "the configuration does not fit"):
             if lender and self.runtime.winners(self.device) is NONE:
                 self.runtime.warn_once(
@@ -252,7 +252,7 @@ class _Asked:
             if hurry is not None:
                 for strategy, config in predicting.at_points(self.problem, self.device, model):
                     choice = Choice("predicted", strategy, config, rejected=tuple(self.rejected))
-                    if not self.runtime.is_blocked(choice.candidate, self.device) and not self._absent(choice):
+                    if self._may_answer(choice):
                         hurry(self.problem)
                         yield choice
             found = predicting.careful(predicting.proposals(self.problem, self.device, model), region.bound)
@@ -262,26 +262,25 @@ class _Asked:
         for one in found[:MOST_PREDICTED]:
             prediction = Prediction(one.time_us, one.points, region)
             choice = Choice("predicted", one.strategy, one.config, None, prediction, tuple(self.rejected))
-            try:
-                blocked = self.runtime.is_blocked(choice.candidate, self.device)
-                reason = "failed earlier in this process" if blocked else self._absent(choice)
-            except Exception as error:
-                reason = self._raised(one.strategy, error)
-            if reason:
-                self.rejected.append(f"{one.name} predicted to take {one.time_us:.1f} us: {reason}")
-            else:
+            if self._may_answer(choice):
                 yield choice
+
+    def _may_answer(self, choice: Choice) -> bool:
+        """Whether what was predicted can run now; else why not is noted."""
+        try:
+            blocked = self.runtime.is_blocked(choice.candidate, self.device)
+            reason = "failed earlier in this process" if blocked else self._absent(choice)
+        except Exception as error:
+            reason = self._raised(choice.strategy, error)
+        if reason:
+            predicted = choice.prediction
+            told = "first nearby" if predicted is None else f"predicted to take {predicted.time_us:.1f} us"
+            self.rejected.append(f"{choice.candidate} {told}: {reason}")
+        return not reason
 
     def heuristic(self, step: Step, strategy: Strategy) -> Iterator[Choice]:
         """What a strategy does by a rule of its own."""
         yield from self._answer(step, strategy.name, strategy, partial(strategy.heuristic, self.problem, self.device))
-
-    def _fitting(self, strategy: Strategy, candidate: Candidate) -> Config | None:
-        try:
-            config = strategy.parse_config(candidate.config)
-        except UnsupportedProblemError:
-            return None
-        return config if strategy.valid(config, self.problem, self.device) else None
 
     def _answer(
         self,

@@ -53,9 +53,8 @@ class Misses:
         if full:
             self._warn("full", f"{MAX_KEYS} problems without a winner are in {path}; further ones are left out")
             return
-        line = json.dumps({"device": device.fingerprint, **asdict(key)}) + "\n"
         try:
-            append_regular(path, line.encode(), MAX_BYTES)
+            append_regular(path, line_of(key, device.fingerprint).encode(), MAX_BYTES)
         except OSError as error:
             told = f"{inert(path, LONGEST_PATH)}: {error.strerror or error}"
             self._warn("unwritten", f"misses cannot be written to {told}")
@@ -72,6 +71,11 @@ class Misses:
             self._warned.add(subject)
         if not known:
             warn(message)
+
+
+def line_of(key: TuningKey, fingerprint: str) -> str:
+    """A problem of a device, as `read` takes it."""
+    return json.dumps({"device": fingerprint, **asdict(key)}) + "\n"
 
 
 def read(path: Path, device: Device) -> "list[Workload]":

@@ -1,7 +1,7 @@
 """What could serve a problem by predicted times, quickest first: rungs of the able strategies, and their shortlists."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import lru_cache, partial
+from functools import partial
 from math import inf, isclose
 from operator import itemgetter
 from typing import NamedTuple
@@ -59,8 +59,8 @@ def model_for(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> M
     kind = kind_of(key, device.type)
     for winners in _own_and_twins(device, known):
         if models := winners.models(kind):
-            model = models[0] if len(models) == 1 else min(models, key=lambda one: one.bound(key))
-            if model.examples and winners.device is not None:
+            model = min(models, key=lambda one: one.bound(key))
+            if winners.device is not None:
                 _leave_out_changed(model, winners.device)
             return model
     return None
@@ -104,18 +104,12 @@ def at_points(problem: Problem, device: Device, model: Model) -> Iterator[tuple[
     """
     serving = {one.name: one for one in registry.serving(problem, device) if one.name in model.strategies}
     for name in dict.fromkeys(point.first for point in model.near(TuningKey.of(problem)).judges):
-        of, _, config = name.partition(" ")
+        of, _, written_ = name.partition(" ")
         strategy = serving.get(of)
-        if strategy is not None and not strategy.reasons_unsupported(problem, device):
-            known = _parsed(strategy, config)
-            if strategy.valid(known, problem, device):
-                yield strategy, known
-
-
-@lru_cache(maxsize=1 << 12)
-def _parsed(strategy: Strategy, config: str) -> Config:
-    """Raises UnsupportedProblemError."""
-    return strategy.parse_config(config)
+        if strategy is None or strategy.reasons_unsupported(problem, device):
+            continue
+        if (config := strategy.fitting(written_, problem, device)) is not None:
+            yield strategy, config
 
 
 def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:

@@ -12,7 +12,7 @@ from autotopk.runtime import misses
 from autotopk.tuning_db import artifact
 from autotopk.workloads import Workload
 from scripts.predictions import tuned
-from scripts.ship import beaten, misses_of
+from scripts.ship import beaten
 from tests.runtime.winners import winner
 
 FAST, OTHER = Candidate("block_radix", "{}"), Candidate("whole_rows", "{}")
@@ -37,7 +37,7 @@ def test_winners_give_way_to_what_the_record_has_a_shorter_time_of() -> None:
 def test_they_are_written_as_what_tune_reads(tmp_path: Path) -> None:
     file, device = tmp_path / "misses", cpu_device()
     asked = [Workload(64, 300, 3), Workload(7, 5000, 100, "bfloat16", sorted=False)]
-    file.write_text(misses_of([one.key for one in asked], device.fingerprint))
+    file.write_text("".join(misses.line_of(one.key, device.fingerprint) for one in asked))
     assert {one.key for one in misses.read(file, device)} == {one.key for one in asked}
 
 

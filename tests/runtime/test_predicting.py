@@ -147,13 +147,16 @@ def test_a_first_call_weighs_everything_where_nothing_follows_or_after_a_warmup(
 
 
 @unwarned
-@pytest.mark.parametrize("why", ["no first", "not there", "failed", "no room", "unfitted"])
+@pytest.mark.parametrize("why", ["no first", "not there", "failed", "no room", "unfitted", "other knobs"])
 def test_a_first_call_weighs_everything_where_nothing_nearby_can_serve(
     why: str, background: None, monkeypatch: pytest.MonkeyPatch, strategy: Laddered, driver: Driver
 ) -> None:
     its = model("" if why == "no first" else "high", fast=-1.0, low=-0.5, high=0.0, usual=0.5)
     if why == "unfitted":
         del its.strategies["laddered"]
+    if why == "other knobs":  # as another version may have had
+        its.points[0].first = 'laddered {"rung":"high"}'
+        its.candidates[its.points[0].first] = 1
     publish(its)
     for name in ("fast", "usual", *["high"] * (why != "not there")):
         strategy.load(name)
