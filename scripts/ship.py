@@ -2,10 +2,11 @@
 
 What is shipped now stays, as an incumbent does, unless the other is 3 % faster beside torch.topk. Where its kernel has
 become other machine code it gives way, unless it was not raced again and the other is 3 % slower: it is stale then.
-Predictions are fitted to docs/figures/predictions, as `python -m scripts.predictions` has them; without a database
-these alone are shipped anew. Winners that something else has beaten there since, by 3 %, are counted, and written to a
-file that `autotopk tune --from-misses` races again. What that GPU found out about shipped kernels, in `checks` of its
-cache folder, is added to what is known of those that are shipped: it checks those alone that nobody had checked.
+Stale ones of GPUs that the database knows nothing of are left out. Predictions are fitted to docs/figures/predictions,
+as `python -m scripts.predictions` has them; without a database these alone are shipped anew. Winners that something
+else has beaten there since, by 3 %, are counted, and written to a file that `autotopk tune --from-misses` races again.
+What that GPU found out about shipped kernels, in `checks` of its cache folder, is added to what is known of those that
+are shipped: it checks those alone that nobody had checked.
 """
 
 from argparse import ArgumentParser
@@ -27,12 +28,17 @@ from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import REPLACE
 from scripts.predictions import tuned
 
+GONE = "stale, and of another GPU"
+
 
 def chosen(
     shipped: Iterable[Winner], measured: Iterable[Winner], raced: Container[tuple[TuningKey, Candidate]]
 ) -> dict[str, list[Winner]]:
-    """By why: every device's and key's winner once."""
-    found: dict[str, list[Winner]] = {"kept": [], "kept, stale": [], "measured again": [], "faster": [], "new": []}
+    """By why: every device's and key's winner once; those of `GONE` are not to be shipped."""
+    whys = ("kept", "kept, stale", "measured again", "faster", "new", GONE)
+    found: dict[str, list[Winner]] = {why: [] for why in whys}
+    measured = list(measured)
+    devices = {one.device.fingerprint for one in measured}
     incumbents = {(one.device.fingerprint, one.key): one for one in shipped}
     for one in measured:
         held = incumbents.pop((one.device.fingerprint, one.key), None)
@@ -45,7 +51,9 @@ def chosen(
             found["faster"].append(one)
         else:
             found["kept"].append(held)
-    found["kept"] += incumbents.values()
+    for one in incumbents.values():
+        gone = one.device.fingerprint not in devices and borrowing.is_stale(one)
+        found[GONE if gone else "kept"].append(one)
     return found
 
 
@@ -101,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     fitted = [
         row for kind, model in bounds.fit(times, device).items() for row in rows_of(model, device.fingerprint, kind)
     ]
-    winners = [one for several in found.values() for one in several]
+    winners = [one for why, several in found.items() if why != GONE for one in several]
     artifact.publish(winners, path, fitted)
     lost = beaten(winners, times, device.fingerprint)
     print(f"{len(lost)} winners of {device.name} were beaten by other times on record")

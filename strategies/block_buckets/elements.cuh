@@ -71,6 +71,13 @@ template <int COUNT> struct Visited {
   unsigned columns[COUNT];
 };
 
+// The number of the thread, told anew: what is made of it now is not kept since the last time, spilled, and waited for.
+__device__ __forceinline__ unsigned thread_anew() {
+  unsigned thread = threadIdx.x;
+  asm volatile("" : "+r"(thread));
+  return thread;
+}
+
 // For so many lines of a thread: the fewer, the sooner code that passes over them is done.
 template <int OWN> struct Elements {
   static_assert(OWN <= HELD, "words have bits for so many columns");
@@ -106,6 +113,14 @@ template <int OWN> struct Elements {
       const unsigned word = words[i / PER_WORD];  // in its upper half the other key of the word does not matter
       if ((PER_WORD == 1 || i % 2 ? word : word << 16) >= (PER_WORD == 1 ? cut : cut << 16)) bits |= 1u << (i - begin);
     }
+    return bits;
+  }
+
+  // Which of a line have a key that is not 0, a bit each.
+  __device__ __forceinline__ unsigned equal(int line, Key its) const {
+    unsigned bits = 0;
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++) bits |= unsigned(key(line * VECTOR + i) == its) << i;
     return bits;
   }
 
@@ -183,8 +198,8 @@ __device__ __forceinline__ Elements<OWN> ask_for_elements(const Row& row, const 
 }
 
 // Of lines that are the row's in part every one of the first threads has an element, perhaps.
-__device__ __forceinline__ unsigned edge_column(const Row& row) {
-  return row.column(threadIdx.x < VECTOR ? 0 : row.end, threadIdx.x % VECTOR);
+__device__ __forceinline__ unsigned edge_column(const Row& row, unsigned thread) {
+  return row.column(thread < VECTOR ? 0 : row.end, thread % VECTOR);
 }
 
 __device__ __forceinline__ bool has_edge(const Row& row, unsigned column) {
@@ -192,14 +207,19 @@ __device__ __forceinline__ bool has_edge(const Row& row, unsigned column) {
   return threadIdx.x < VECTOR ? !row.whole(0) : row.end > 0 && row.end < row.all_lines();
 }
 
-// Make keys of lines.
-template <int OWN> __device__ __forceinline__ void make_keys(Elements<OWN>& elements, const Row& row, bool smallest) {
+// And its key.
+template <int OWN> __device__ __forceinline__ void find_edge(Elements<OWN>& elements, const Row& row) {
   elements.edge = 0;
   elements.edges = !row.whole(0) || row.end < row.all_lines();
   if (elements.edges && threadIdx.x < EDGES) {
-    elements.edge_column = edge_column(row);
+    elements.edge_column = edge_column(row, threadIdx.x);
     if (has_edge(row, elements.edge_column)) elements.edge = settled_key(row.data()[elements.edge_column], row.order);
   }
+}
+
+// Make keys of lines.
+template <int OWN> __device__ __forceinline__ void make_keys(Elements<OWN>& elements, const Row& row, bool smallest) {
+  find_edge(elements, row);
   if (ELEMENT_BYTES == 2 && row.order.half()) smallest ? make_keys<true, true>(elements, elements.lines) : make_keys<false, true>(elements, elements.lines);
   else smallest ? make_keys<true, false>(elements, elements.lines) : make_keys<false, false>(elements, elements.lines);
 }

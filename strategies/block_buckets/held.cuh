@@ -15,47 +15,6 @@ template <int OWN> __device__ __forceinline__ Word lowest_word(const Elements<OW
   return least_of_lanes(unsigned(room.counters.keys[0][lane_of() < WARPS ? lane_of() : 0]));
 }
 
-// Elements that are less than `least` are counted behind the last bucket: that is cheaper than to leave them out.
-template <int COUNT, int OWN, class BucketOf>
-__device__ __forceinline__ void count_elements(const Elements<OWN>& elements, const Room& room, Word least, BucketOf bucket_of) {
-  elements.visit([&](Word word, unsigned) {
-    const unsigned bucket = bucket_of(word);
-    atomicAdd(&room.counts[word >= least ? bucket : COUNT], 1u);
-  });
-}
-
-// Those of buckets up to `last` to the places that their buckets have: of few lines all at once, since a counter's answer takes long.
-template <int OWN, class BucketOf>
-__device__ __forceinline__ void place_elements(const Elements<OWN>& elements, const Room& room, Word least, unsigned last,
-                                               BucketOf bucket_of) {
-  constexpr int AT_ONCE = OWN > 4 ? VISITED : Elements<OWN>::COUNT < 16 ? Elements<OWN>::COUNT : 16;
-  elements.template visit_batches<AT_ONCE>([&](const auto& visited) {
-    unsigned places[visited.SIZE];
-#pragma unroll
-    for (int i = 0; i < visited.SIZE; i++) {
-      const unsigned bucket = bucket_of(visited.words[i]);
-      places[i] = visited.words[i] >= least && bucket <= last ? atomicAdd(&room.counts[bucket], 1u) : ~0u;
-    }
-#pragma unroll
-    for (int i = 0; i < visited.SIZE; i++)
-      if (places[i] != ~0u) room.entries[places[i]] = entry_of(visited.words[i], visited.columns[i]);
-  });
-}
-
-// Call `answers.put(rank, key, column)` for the best `want` of the first `count` entries, each by some thread.
-template <class BucketOf, class Answers>
-__device__ __forceinline__ void rank_entries(const Room& room, unsigned count, unsigned want, BucketOf bucket_of, const Answers& answers) {
-#pragma unroll 1
-  for (unsigned at = threadIdx.x; at < count; at += THREADS) {
-    const Entry entry = room.entries[at];
-    const unsigned bucket = bucket_of(word_of(entry)), end = room.counts[bucket];
-    unsigned rank = bucket ? room.counts[bucket - 1] : 0;
-    if (rank >= want) break;
-    rank = rank_among(room.entries, rank, end, entry);
-    if (rank < want) put_word(answers, rank, entry);
-  }
-}
-
 // Of the threads before this one, and of all. Has a barrier.
 __device__ __forceinline__ unsigned sum_before(const Room& room, unsigned own, unsigned& all) {
   const unsigned before = scan_lanes(own, all) - own;
@@ -154,7 +113,7 @@ template <int OWN> struct HeldRow {
   }
 };
 
-// Call `answers.put(rank, key, column)` for the best k, each by some thread. What crowds is left to `select_crowd`.
+// Call `answers.put(rank, key, column)` for the best k, each by some thread. What is misled is left to `select_again`.
 template <int OWN, class Answers>
 __device__ __forceinline__ void select_in_order(const Row& row, const HeldRow<OWN>& held, unsigned k, const Room& room, const Answers& answers) {
   constexpr int COUNT = BUCKETS<true>;
@@ -162,8 +121,10 @@ __device__ __forceinline__ void select_in_order(const Row& row, const HeldRow<OW
   Word least = least_word(cut);
   bool numbers = cut == 0 || ((cut ^ top) & SIGN) || top - cut > FEW_OCTAVES, all = cut == 0;
   if (all) least = held.lowest(room);
-  if (MOST_LISTED > 0 && !all && k <= MOST_LISTED && select_listed(row, held.elements, cut, held.most(), numbers, k, room, answers))
-    return;
+  if (MOST_LISTED > 0 && !all && k <= MOST_LISTED) {
+    if (select_listed(row, held.elements, cut, held.most(), numbers, k, room, answers)) return;
+    least = lowest_word(held.elements, room), all = numbers = true;
+  }
   bool crowd;
   Crossing crossing;
   Buckets<true> buckets;
@@ -183,21 +144,23 @@ __device__ __forceinline__ void select_in_order(const Row& row, const HeldRow<OW
   }
   const bool certain = crossing.bucket < COUNT;
   const unsigned count = crossing.before + crossing.count, last = crossing.bucket;
-  if (certain && count <= CAPACITY && !crowd) {
+  if (certain && count <= CAPACITY) {
     if (buckets.scale == 0) place_elements(held.elements, room, least, last, [&](Word word) { return buckets.of_word(word); });
     else place_elements(held.elements, room, least, last, [&](Word word) { return buckets.of_number(word); });
     __syncthreads();
-    if (buckets.scale == 0) rank_entries(room, count, k, [&](Word word) { return buckets.of_word(word); }, answers);
+    if (crowd && numbers) rank_list(room, count, k, row.order, answers);  // of fewer elements other buckets may do
+    else if (crowd) rank_crowds(room, buckets, count, k, answers);
+    else if (buckets.scale == 0) rank_entries(room, count, k, [&](Word word) { return buckets.of_word(word); }, answers);
     else rank_entries(room, count, k, [&](Word word) { return buckets.of_number(word); }, answers);
     return;
   }
-  Within within = {ALL_KEYS, certain ? least : least_word(1), certain, 0, 0};
+  Within within = {ALL_KEYS, certain ? least : least_word(1), certain, false, 0};
   if (certain && buckets.scale == 0) {
     within.bottom = buckets.last_word(last, least);
     if (last) within.top = buckets.last_word(last - 1, least) - 1;
-    within.before = crossing.before, within.count = count <= CAPACITY ? count : 0;
+    within.before = crossing.before;
   }
-  select_crowd(row, within, k, room, answers);
+  select_again<OWN>(row, within, k, room, answers);
 }
 
 // The same in no order, perhaps for a part of them.

@@ -3,7 +3,7 @@
 //
 // Compile-time: MOST_LISTED (the largest k of which that is so).
 #pragma once
-#include "crowds.cuh"
+#include "again.cuh"
 
 #ifndef MOST_LISTED
 #define MOST_LISTED 0
@@ -22,9 +22,11 @@ template <unsigned MOST> __device__ __forceinline__ unsigned few_before(unsigned
 
 // List the columns of elements that reach a cut that is not 0, in no order. Returns how many there are: if more than CAPACITY, not all are
 // listed. Has a barrier.
-template <int OWN> __device__ __forceinline__ unsigned list_columns(const Elements<OWN>& elements, const Room& room, Key cut, unsigned* columns) {
+template <int OWN>
+__device__ __forceinline__ unsigned list_columns(const Row& row, Elements<OWN> elements, const Room& room, Key cut, unsigned* columns) {
   constexpr int COUNT = Elements<OWN>::COUNT, PARTS = (COUNT + 31) / 32;
   const bool edge = elements.edge >= cut;
+  elements.first = row.column(row.begin + thread_anew(), 0);
   unsigned reaching[PARTS], own = edge;
 #pragma unroll
   for (int part = 0; part < PARTS; part++) own += __popc(reaching[part] = elements.template reaching<32>(32 * part, cut));
@@ -42,21 +44,25 @@ template <int OWN> __device__ __forceinline__ unsigned list_columns(const Elemen
         place += 1 + (first < last), left &= ~(1u << first | 1u << last);
       }
     }
-    if (edge) columns[place] = elements.edge_column;
+    if (edge) columns[place] = edge_column(row, thread_anew());
   }
   __syncthreads();
   return room.counters.count;
 }
 
-// Call `answers.put(rank, key, column)` for the best k, each by some thread. Returns whether a list could tell them: else nothing was counted.
+// Call `answers.put(rank, key, column)` for the best k, each by some thread. Returns whether enough reach the cut: else nothing was counted.
 template <int OWN, class Answers>
 __device__ __forceinline__ bool select_listed(const Row& row, const Elements<OWN>& elements, Key cut, Word top, bool numbers, unsigned k,
                                               const Room& room, const Answers& answers) {
   unsigned* columns = reinterpret_cast<unsigned*>(room.entries);
   const Word least = least_word(cut);
   const Buckets<true, LIST_BUCKETS> buckets = buckets_of<true, LIST_BUCKETS>(top < least ? ALL_KEYS : top, least, numbers, row.order);
-  const unsigned count = list_columns(elements, room, cut, columns);
-  if (count < k || count > CAPACITY) return false;
+  const unsigned count = list_columns(row, elements, room, cut, columns);
+  if (count < k) return false;
+  if (count > CAPACITY) {
+    select_again<OWN>(row, {ALL_KEYS, least, true, false, 0}, k, room, answers);
+    return true;
+  }
   Entry own[LISTED];
   unsigned its[LISTED], place[LISTED];  // the bucket of an entry, and how many were counted there before it
 #pragma unroll
@@ -91,7 +97,11 @@ __device__ __forceinline__ bool select_listed(const Row& row, const Elements<OWN
   crowd = __any_sync(~0u, crowd);
   __syncthreads();
   if (crowd) {
-    select_crowd(row, {ALL_KEYS, least, true, 0, count}, k, room, answers);
+#pragma unroll
+    for (int i = 0; i < LISTED; i++)
+      if (threadIdx.x + i * THREADS < count) room.entries[threadIdx.x + i * THREADS] = own[i];
+    __syncthreads();
+    rank_mixed(room, count, k, answers);
     return true;
   }
   unsigned begin[LISTED];

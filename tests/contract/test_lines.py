@@ -77,6 +77,8 @@ KINDS = [
     Kind("block_buckets", "bfloat16", BlockBucketsConfig(32, 4, 160)),
     Kind("block_buckets", "bfloat16", BlockBucketsConfig(32, 8, 80)),
     Kind("block_buckets", "float16", BlockBucketsConfig(64, 2, 80)),
+    Kind("block_buckets", "float32", BlockBucketsConfig(64, 8, 1280)),
+    Kind("block_buckets", "bfloat16", BlockBucketsConfig(64, 4, 1280)),
     Kind("cluster_lists", "float32", ClusterListsConfig(1, 64, 4, 128)),
     Kind("cluster_lists", "float32", ClusterListsConfig(2, 32, 8, 64)),
     Kind("cluster_lists", "float32", ClusterListsConfig(4, 64, 2, 256)),
@@ -204,6 +206,34 @@ def test_random_rows_are_counted_once(dtype: str, share: float, sequences: Seque
 
     once = min(barriers(100, seed) for seed in range(4))
     assert sum(barriers(int(share * 1600), seed) > once for seed in range(rows)) <= 1
+
+
+@pytest.mark.parametrize("step", [2.0**-8, 1.0, 2.0**20], ids=["near", "apart", "far"])
+@pytest.mark.parametrize("keys", [1, 3, 6, 12])
+def test_crowds(keys: int, step: float, sequences: Sequences) -> None:
+    """Of `block_buckets`, of one bucket and of several, alone and with few others among them."""
+    strategy, config = registry.get("block_buckets"), BlockBucketsConfig(64, 8, 1280)
+    generator = torch.Generator().manual_seed(keys)
+    for seed, (cols, k, others) in enumerate([(2048, 1000, 0), (2041, 1024, 2), (2048, 700, 30)]):
+        x = torch.randn(1, cols, generator=generator) - 10
+        crowd = torch.randperm(cols, generator=generator)[:1020]
+        x[0, crowd] = 8 + step * (torch.arange(1020) % keys)
+        x[0, crowd[:others]] = 2e6 * torch.rand(others, generator=generator)
+        case = Case(1, cols, k, "float32", layout="aligned")
+        _, indices = answer(sequences, strategy, config, case, x, seed=seed)
+        assert torch.equal(indices, x.sort(dim=1, descending=True, stable=True).indices[:, :k]), (cols, k, others)
+
+
+@pytest.mark.parametrize("peaks", [4, 9, 10])
+def test_guesses_that_are_too_high(peaks: int, sequences: Sequences) -> None:
+    """By `block_buckets`: fewer than wanted are the first of their threads' elements, and above all others."""
+    strategy, config = registry.get("block_buckets"), BlockBucketsConfig(64, 4, 80)
+    for seed, k in enumerate((20, 22, 60)):
+        case = Case(1, config.room // 4, k, "float32", layout="aligned")
+        x = case.input("cpu")
+        x[0, [4 * lane + 128 * warp for warp in (0, 1) for lane in range(peaks)]] += 60
+        found = answer(sequences, strategy, config, case, x, seed=seed)
+        assert not case.problems_with(x, found), k
 
 
 @pytest.mark.parametrize(("cols", "k", "dtype"), [(34768, 122, "float32"), (83424, 140, "bfloat16")])

@@ -7,6 +7,7 @@ from shutil import copyfile
 import pytest
 
 from autotopk.candidate import Candidate
+from autotopk.device import H100
 from autotopk.packs import Check, read_check
 from autotopk.runtime import borrowing
 from autotopk.tuning_db.records import Measurement
@@ -37,8 +38,18 @@ def test_an_incumbent_stays_unless_it_is_beaten_or_of_other_code() -> None:
     ):
         found = ship.chosen([old], [winner(candidate=SLOW, ratio=ratio)], {(old.key, FAST)} if raced else set())
         assert [name for name, several in found.items() if several] == [why]
-    assert [len(one) for one in ship.chosen([held], [], set()).values()] == [1, 0, 0, 0, 0]
-    assert [len(one) for one in ship.chosen([], [held], set()).values()] == [0, 0, 0, 0, 1]
+    assert [len(one) for one in ship.chosen([held], [], set()).values()] == [1, 0, 0, 0, 0, 0]
+    assert [len(one) for one in ship.chosen([], [held], set()).values()] == [0, 0, 0, 0, 1, 0]
+
+
+@pytest.mark.usefixtures("stale")
+def test_stale_ones_of_other_gpus_are_left_out() -> None:
+    held = winner(candidate=FAST)
+    old = replace(held, identity=replace(held.identity, code="old"))
+    elsewhere = [replace(one, device=replace(H100, name="another GPU")) for one in (held, old)]
+    found = ship.chosen([elsewhere[1]], [held], set())
+    assert {why: several for why, several in found.items() if several} == {"new": [held], ship.GONE: [elsewhere[1]]}
+    assert ship.chosen([elsewhere[0]], [held], set())["kept"] == [elsewhere[0]]
 
 
 def test_what_is_known_of_kernels_stays_where_others_are_checked() -> None:
