@@ -8,6 +8,7 @@ import pytest
 from autotopk import settings
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import H100, cpu_device
+from autotopk.prediction import model_of
 from autotopk.runtime import misses
 from autotopk.tuning_db import artifact
 from autotopk.workloads import Workload
@@ -49,3 +50,13 @@ def test_few_that_are_shipped_were_beaten(monkeypatch: pytest.MonkeyPatch) -> No
     shipped = artifact.read(path)
     assert len(beaten(shipped, times, device.fingerprint)) <= 0.02 * len(shipped)
     assert {one.device.name for one in shipped} >= {"NVIDIA H200", "NVIDIA H100 80GB HBM3"}
+
+
+def test_predictions_that_are_shipped_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTOPK_SHIPPED", "1")
+    path = settings.shipped_winners_path()
+    assert path is not None
+    fitted = artifact.contents(path).fitted
+    kinds = {kind for _, kind, *_ in fitted}
+    assert kinds >= {"topk", "windows"}
+    assert all(model_of(row for row in fitted if row[1] == kind).points for kind in kinds)
