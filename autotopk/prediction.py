@@ -79,11 +79,11 @@ class Fitted:
 
 
 def numbers_in(text: str) -> tuple[float, ...]:
-    """Those of a JSON array. Raises ValueError on anything else."""
+    """Those of a JSON array, integers as they are. Raises ValueError on anything else."""
     try:
         found = json.loads(text)
-        if type(found) is list and _are_finite(found):
-            return tuple(map(float, found))
+        if type(found) is list and _are_finite(found) and all(map(isfinite, found)):  # integers beyond floats raise
+            return tuple(found)
     except (OverflowError, RecursionError) as error:
         raise ValueError("not JSON, or of numbers beyond all limits") from error
     raise ValueError("not a JSON array of finite numbers")

@@ -8,7 +8,7 @@ import pytest
 from autotopk import settings
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import H100, cpu_device
-from autotopk.prediction import model_of
+from autotopk.prediction import Fitted, model_of
 from autotopk.runtime import misses
 from autotopk.tuning_db import artifact
 from autotopk.workloads import Workload
@@ -59,4 +59,5 @@ def test_predictions_that_are_shipped_are_read(monkeypatch: pytest.MonkeyPatch) 
     fitted = artifact.contents(path).fitted
     kinds = {kind for _, kind, *_ in fitted}
     assert kinds >= {"topk", "windows"}
-    assert all(model_of(row for row in fitted if row[1] == kind).points for kind in kinds)
+    for rows in (fitted, [Fitted.of(row).row() for row in fitted]):  # as they are, and as they are exported
+        assert all(model_of(row for row in rows if row[1] == kind).points for kind in kinds)

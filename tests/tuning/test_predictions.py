@@ -15,7 +15,7 @@ from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import H100, Device, cpu_device
 from autotopk.key import TuningKey
 from autotopk.nearby import FARTHEST, said_of
-from autotopk.prediction import Near, cell_of, kind_of, model_of, operation_of, place_of, rows_of
+from autotopk.prediction import Fitted, Near, cell_of, kind_of, model_of, operation_of, place_of, rows_of
 from autotopk.problem import Problem
 from autotopk.runtime import predicting
 from autotopk.strategy import numbers
@@ -163,7 +163,9 @@ def test_a_model_survives_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     times, device = on_record()
     model = bounds.fit(times, device)[KIND]
     model.points[3].first = ""
-    read = model_of(row.row() for row in rows_of(model, device.fingerprint, KIND))
+    rows = [row.row() for row in rows_of(model, device.fingerprint, KIND)]
+    assert [Fitted.of(row).row() for row in rows] == rows
+    read = model_of(rows)
     assert read.candidates == model.candidates
     assert [one.place for one in read.points] == [one.place for one in model.points]
     assert [one.slow for one in read.points] == [one.slow for one in model.points]
