@@ -291,11 +291,12 @@ def _listed(config: ClusterListsConfig, *, windows: bool) -> int:
 
 @lru_cache(1 << 10)
 def shared_bytes(config: ClusterListsConfig, itemsize: int, *, windows: bool) -> int:
-    """Of the list, its intervals, the lines that reach a cut and what blocks tell each other."""
-    key = max(itemsize, 4)
+    """Of the list, its intervals, the lines that reach a cut, chunks of lines and what blocks tell each other."""
+    key, warps = max(itemsize, 4), config.threads // 32
     lists = 2 * config.capacity * (key + 4) + 4 * _intervals(config) + 20 * _listed(config, windows=windows)
-    signals = 40  # and what alignment takes
-    return lists + config.blocks * (20 + 2 * key) + 3 * config.threads // 8 + signals
+    chunks = 16 * config.blocks * ((config.lines * warps + 8) // 8)
+    signals = 96  # and what alignment takes
+    return lists + chunks + config.blocks * (100 + 3 * key) + warps * (36 + key) + signals
 
 
 strategy = ClusterLists()

@@ -1,211 +1,282 @@
-// The best k where the blocks' own cuts misled: a cut for all, others between those that are known, and the list of all in every block.
+// The best k where the blocks' own cuts misled: elements are counted against several cuts for all at once, until few enough reach one,
+// or the k-th is known to be one of equals; every block then gets the list of all, and ranks its share.
 #pragma once
-#include "pivots.cuh"
-#include "room.cuh"
-
-typedef unsigned long long Entry;  // a key and the complement of its column: no two are equal, and the better are larger
-
-__device__ __forceinline__ Entry entry_of(Key key, unsigned column) { return Entry(key) << 32 | ~column; }
-
-template <class Answers> __device__ __forceinline__ void put_entry(const Answers& answers, unsigned rank, Entry entry) {
-  answers.put(rank, Key(entry >> 32), ~unsigned(entry));
-}
+#include "share.cuh"
+#include "ties.cuh"
 
 __device__ __forceinline__ Found sum_of_lanes(Found found) {
-  return {__reduce_add_sync(~0u, found.reaching), __reduce_add_sync(~0u, found.beyond)};
+  Found sums = {};
+#pragma unroll
+  for (int i = 0; i < CUTS; i++) sums.of[i] = __reduce_add_sync(~0u, found.of[i]);
+  return sums;
 }
 
-// Sums over all threads of the cluster. Rounds take turns with what is told. Has a barrier of the cluster.
-template <class Blocks> __device__ __forceinline__ Found sum_of_all(const Room& room, Found found, unsigned round) {
+struct Counted {
+  Found its, all;  // of the block with the lane's number, and of all
+};
+
+// What blocks are sent in a round.
+template <class Blocks> __device__ __forceinline__ unsigned round_bytes(unsigned round) {
+  return Blocks::COUNT * (sizeof(Found) + (round ? 0 : sizeof(Key)));
+}
+
+// Before others may send; by all threads of a block that is not alone.
+template <class Blocks> __device__ __forceinline__ void begin_rounds(Told& told) {
+  if (warp_of()) return;
+  if (lane_of() <= ROUNDS) begin_signal(lane_of() < ROUNDS ? &told.rounds[lane_of()] : &told.again);
+  __syncwarp();
+  if (lane_of() < ROUNDS) expect(&told.rounds[lane_of()], round_bytes<Blocks>(lane_of()));
+}
+
+// Sums over all threads of the cluster, and in the first round the least of their maxima. Has a barrier.
+template <class Blocks>
+__device__ __forceinline__ Counted add_all(const Room& room, const Around<Blocks>& around, Key maximum, unsigned round) {
+  Told& told = room.told;
+  const bool signals = Blocks::COUNT > 1 && round < ROUNDS;
+  Found* all = told.found[signals ? round : ROUNDS + round % 2];
+  Found found = {};
+#pragma unroll
+  for (int i = 0; i < CUTS; i++) found.of[i] = around.of[i].count();
   found = sum_of_lanes(found);
-  if (lane_of() == 0) room.told.own[warp_of()] = found;
+  if (round == 0) maximum = least_of_lanes(maximum);
+  if (lane_of() == 0) told.own[round % 2][warp_of()] = found;
+  if (lane_of() == 0 && round == 0) told.own_lows[warp_of()] = maximum;
   __syncthreads();
   if (warp_of() == 0) {
-    const Found own = sum_of_lanes(lane_of() < WARPS ? room.told.own[lane_of() % WARPS] : Found{});
-    if (lane_of() < Blocks::COUNT) Blocks::of(&room.told, lane_of())->found[round % 2][Blocks::own()] = own;
+    const Found own = sum_of_lanes(lane_of() < WARPS ? told.own[round % 2][lane_of() % WARPS] : Found{});
+    const Key low = round ? Key(0) : least_of_lanes(told.own_lows[lane_of() % WARPS]);
+    Found* sums = all + Blocks::own();
+    Key* lows = &told.lows[Blocks::own()];
+    if (lane_of() < Blocks::COUNT && signals) {
+      Signal* signal = &told.rounds[round % ROUNDS];
+      send(reinterpret_cast<uint4*>(sums), make_uint4(own.of[0], own.of[1], own.of[2], own.of[3]), signal, lane_of());
+      if (round == 0) send(lows, low, signal, lane_of());
+    } else if (lane_of() < Blocks::COUNT) {
+      *Blocks::of(sums, lane_of()) = own;
+      if (round == 0) *lows = low;
+    }
   }
-  Blocks::sync();
-  return sum_of_lanes(lane_of() < Blocks::COUNT ? room.told.found[round % 2][lane_of() % Blocks::COUNT] : Found{});
+  if (signals) wait_for(&told.rounds[round % ROUNDS]);
+  else Blocks::sync();
+  const Found its = lane_of() < Blocks::COUNT ? all[lane_of() % Blocks::COUNT] : Found{};
+  return {its, sum_of_lanes(its)};
 }
 
-// Where there is room for CAPACITY entries. Keys of 64 bits are apart from columns.
-struct Entries {
-  static constexpr bool PACKED = sizeof(Key) <= 4;
-  Key* keys;
-  unsigned* columns;
+// Where the blocks' entries go in the list of all: behind those of the blocks before it. They are found from a slot of the same parity
+// on, so that two at a time have 16 aligned bytes here and there.
+struct Sending {
+  unsigned own;     // entries of this block
+  unsigned before;  // entries of blocks before it
+  unsigned total;
+  unsigned odd;     // the slot of the first, 0 or 1
+};
 
-  __device__ __forceinline__ Entry* packed() const { return reinterpret_cast<Entry*>(keys); }
-  __device__ __forceinline__ void set(unsigned at, Key key, unsigned column) const {
-    if (PACKED) packed()[at] = entry_of(key, column);
-    else keys[at] = key, columns[at] = column;
+// `its`: entries of the block with the lane's number.
+template <class Blocks> __device__ __forceinline__ Sending sending_of(unsigned its) {
+  const unsigned own = Blocks::own(), before = __reduce_add_sync(~0u, lane_of() < own ? its : 0);
+  return {__shfl_sync(~0u, its, own), before, __reduce_add_sync(~0u, its), PACKED ? before & 1 : 0};
+}
+
+// Store elements as entries: their columns first, whose keys are read again, one by each thread, for few threads have more than others
+// then. A block alone has them in their places at once. Ends with a barrier, and has another.
+template <class Blocks>
+__device__ __forceinline__ void store_found(const Row& row, const Holding<Blocks>& holding, const Reaching<Blocks>& reaching, const Room& room,
+                                            Sending sending) {
+  constexpr int EACH = ITEMS < 4 ? ITEMS : 4;  // on their way at once
+  const Entries<PACKED> entries = Blocks::COUNT > 1 ? found_of(room) : places_of(room);
+  const unsigned end = sending.odd + sending.own, slot = reserve_from(&room.list.counters->count, reaching.count()) + sending.odd;
+  store_columns(row, holding, reaching, slot, [&](unsigned at, unsigned column) { entries.set(at, 0, column); });
+  __syncthreads();
+#pragma unroll 1
+  for (unsigned first = sending.odd + threadIdx.x; first < end; first += EACH * THREADS) {
+    unsigned columns[EACH];
+    Key keys[EACH];
+#pragma unroll
+    for (int i = 0; i < EACH; i++) columns[i] = first + i * THREADS < end ? entries.get(first + i * THREADS).column : 0;
+#pragma unroll
+    for (int i = 0; i < EACH; i++) keys[i] = equal_key(row.data()[columns[i]], row.order);
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+      if (first + i * THREADS < end) entries.set(first + i * THREADS, keys[i], columns[i]);
   }
-  __device__ __forceinline__ void copy(unsigned at, Entries from, unsigned its) const {
-    if (PACKED) packed()[at] = from.packed()[its];
-    else keys[at] = from.keys[its], columns[at] = from.columns[its];
+  if (Blocks::COUNT > 1) before_copies();
+  __syncthreads();
+}
+
+// Send all others the entries that this block has found, whole lines by copies; its own go to their places. Behind a barrier, and before
+// another.
+template <class Blocks> __device__ __forceinline__ void send_found(const Room& room, Sending sending) {
+  const Entries<PACKED> found = found_of(room), places = places_of(room);
+  Signal* signal = &room.told.again;
+  const unsigned first = sending.odd, end = first + sending.own, begin = 2 * first;
+  Entry *here = found.packed(), *there = places.packed() + sending.before - first;
+#pragma unroll 1
+  for (unsigned to = warp_of(); to < Blocks::COUNT; to += WARPS) {
+    if (to == Blocks::own()) continue;
+    if (!PACKED) {
+      for (unsigned at = lane_of(); at < sending.own; at += 32)
+        send(&places.keys[sending.before + at], found.keys[at], signal, to), send(&places.columns[sending.before + at], found.columns[at], signal, to);
+    } else if (lane_of() == 0 && sending.own) {
+      if (first) send(there + 1, here[1], signal, to);
+      if (end / 2 * 2 > begin) send_copy(there + begin, here + begin, (end / 2 * 2 - begin) * sizeof(Entry), signal, to);
+      if (end % 2 && end > begin) send(there + end - 1, here[end - 1], signal, to);
+    }
+  }
+  for (unsigned at = threadIdx.x; at < sending.own; at += THREADS) {
+    const Pair own = found.get(first + at);
+    places.set(sending.before + at, own.key, own.column);
+  }
+}
+
+#if BOTH_SIGNS
+// Of a number that may be none of the elements' kind: rounded.
+__device__ __forceinline__ Key key_of_number(float number, Order order) {
+  if (ELEMENT_BYTES == 4) return equal_key(Element(__float_as_uint(number)), order);
+  return equal_key(Element(order.half() ? unsigned(__half_as_ushort(__float2half(number))) : __float_as_uint(number) >> 16), order);
+}
+#endif
+
+// What is known of the cut: `above` elements have larger keys than `top`, fewer than wanted, and `within` reach `bottom`, enough of them.
+struct Bracket {
+  Key bottom, top;
+  unsigned within, above;
+  unsigned its_above;  // of the block with the lane's number
+
+  __device__ __forceinline__ void add(Key cut, unsigned all, unsigned its, unsigned k) {
+    if (all >= k) {
+      if (cut >= bottom) bottom = cut, within = all;
+    } else if (cut <= top) {
+      top = cut - 1, above = all, its_above = its;
+    }
+  }
+  // Where so much of the way from the bottom to the top, or to `most`, is done; more than the bottom. The way is in keys, or where it goes
+  // through zero, in numbers, from no further below it than the end is above.
+  __device__ __forceinline__ Key at(float part, Key most, Order order, bool in_keys = false) const {
+    const Key end = most > bottom ? min(top, most) : top;
+    part = fminf(fmaxf(part, 0.f), 0.9999f);
+#if BOTH_SIGNS
+    if (!in_keys && (bottom ^ end) & SIGN) {
+      const float to = number_of(element_of(end, order), order), from = number_of(element_of(bottom, order), order);
+      const float start = fabsf(from) < fabsf(to) ? from : -to, number = start + (to - start) * part;
+      if (fabsf(number) < INFINITY) return min(max(key_of_number(number, order), bottom + 1), end);  // no NaN
+    }
+#endif
+    const Key width = end - bottom, step = Key(float(width) * part);
+    return bottom + (step < width ? step : width - 1) + 1;
+  }
+  // Where about `want` elements would be, were their number to fall by the same part from key to key, or by as many.
+  __device__ __forceinline__ Key falling(unsigned want, Key most, Order order) const {
+    return at(__fdividef(log2f(__fdividef(float(within), float(want))), log2f(__fdividef(float(within), float(max(above, 1u))))), most, order);
+  }
+  __device__ __forceinline__ Key evenly(unsigned want, Key most, Order order) const {
+    return at(__fdividef(float(within - want), float(within - above)), most, order);
   }
 };
 
-__device__ __forceinline__ Entries listed_entries(const Room& room) { return {room.list.keys, room.list.columns}; }
-
-// Those that a block has found; a block alone lists them at once.
-template <class Blocks> __device__ __forceinline__ Entries found_entries(const Room& room) {
-  return Blocks::COUNT > 1 ? Entries{room.keys, room.columns} : listed_entries(room);
-}
-
-template <class Blocks>
-__device__ __forceinline__ void store_found(const Row& row, const Holding<Blocks>& holding, const Reaching<Blocks>& reaching, const Room& room) {
-  const unsigned slot = reserve_from(&room.list.counters->count, reaching.count());
-  const Entries entries = found_entries<Blocks>(room);
-  store_reaching(row, holding, reaching, slot, [&](unsigned at, Key key, unsigned column) { entries.set(at, key, column); });
-}
-
-// Entries that the blocks have found, `own` of them for the block with the lane's number, to the list of each. By all blocks, behind a
-// barrier of the cluster; another is arrived at, and to be waited for: until then what a block has found is read. Has a barrier.
-template <class Blocks> __device__ __forceinline__ void fetch_entries(const Room& room, unsigned own) {
-  constexpr unsigned EACH = WARPS > Blocks::COUNT ? WARPS / Blocks::COUNT : 1;  // warps for a block's
-  const Entries entries = listed_entries(room), found = found_entries<Blocks>(room);
-#pragma unroll 1
-  for (unsigned block = warp_of() / EACH; Blocks::COUNT > 1 && block < Blocks::COUNT; block += WARPS / EACH) {
-    const unsigned before = __reduce_add_sync(~0u, lane_of() < block ? own : 0), its = __shfl_sync(~0u, own, block);
-    const Entries others = {Blocks::of(found.keys, block), Blocks::of(found.columns, block)};
-#pragma unroll 4
-    for (unsigned at = warp_of() % EACH * 32 + lane_of(); at < its; at += EACH * 32) entries.copy(before + at, others, at);
-  }
-  Blocks::arrive();
-  __syncthreads();
-}
-
-// Of a chunk, the 32 lines that a warp holds side by side: elements that have the key of the k-th, and those of the block's chunks
-// before it.
-struct Tied {
-  unsigned own, before;
+// The list of all blocks.
+struct ListedAgain {
+  unsigned count;
+  Key least;  // that its entries reach
 };
 
-__device__ __forceinline__ Tied* chunks_of(const Room& room) { return reinterpret_cast<Tied*>(room.exchange.maxima); }
-
-// By all blocks, before a barrier of the cluster. Has one of the block.
-template <class Blocks>
-__device__ __forceinline__ void count_ties(const Holding<Blocks>& holding, const Reaching<Blocks>& ties, const Room& room) {
-  constexpr unsigned CHUNKS = Blocks::HOLDS * WARPS;
-  static_assert(CHUNKS * sizeof(Tied) <= sizeof(room.exchange.maxima) && CHUNKS <= INTERVALS, "chunks have no room");
-  Tied* chunks = chunks_of(room);
-#pragma unroll 1
-  for (int i = 0; i < Blocks::HOLDS; i++) {
-    const unsigned own = __reduce_add_sync(~0u, __popc(ties.of_line(i)));
-    if (lane_of() == 0) chunks[i * WARPS + warp_of()].own = own, room.list.intervals[i * WARPS + warp_of()] = 0;
-  }
-  if (threadIdx.x == 0) room.list.counters->found = 0;
-  __syncthreads();
-  if (warp_of()) return;
-  unsigned before = __shfl_sync(~0u, holding.part_line == 0 ? __popc(ties.part) : 0, 0);
-#pragma unroll 1
-  for (unsigned first = 0; first < CHUNKS; first += 32) {
-    const bool has = first + lane_of() < CHUNKS;
-    const unsigned own = has ? chunks[first + lane_of()].own : 0;
-    unsigned all, upto = before + scan_lanes(own, all);
-    if (has) chunks[first + lane_of()].before = upto - own;
-    before += all;
-  }
-}
-
-// Write the first `want` of them by columns, behind the `above` best. By all blocks, behind a barrier of the cluster; before one has
-// left, another is to be passed. Has a barrier.
-template <class Blocks, class Answers>
-__device__ __forceinline__ void write_ties(const Row& row, const Holding<Blocks>& holding, const Reaching<Blocks>& ties, const Room& room,
-                                           Key tie, unsigned want, unsigned above, const Answers& answers) {
-  constexpr unsigned CHUNKS = Blocks::HOLDS * WARPS, EACH = WARPS > Blocks::COUNT ? WARPS / Blocks::COUNT : 1;
-  unsigned* before = room.list.intervals;  // [CHUNKS], of all blocks
-#pragma unroll 1
-  for (unsigned block = warp_of() / EACH; block < Blocks::COUNT; block += WARPS / EACH) {
-    const Tied* chunks = Blocks::of(chunks_of(room), block);
-#pragma unroll 2
-    for (unsigned at = warp_of() % EACH * 32 + lane_of(); at < CHUNKS; at += EACH * 32) {
-      const Tied its = chunks[at];
-      atomicAdd(&before[at], its.before + (block < Blocks::own() ? its.own : 0));
-      if (at == CHUNKS - 1) atomicAdd(&room.list.counters->found, its.before + its.own);
-    }
-  }
-  __syncthreads();
-  const auto put = [&](unsigned line, unsigned its, unsigned place) {
-#pragma unroll 1
-    for (; its && place < want; its &= its - 1) answers.put(above + place++, tie, row.column(line, __ffs(its) - 1));
-  };
-#pragma unroll 1
-  for (int i = 0; i <= Blocks::HOLDS; i++) {
-    if (i == Blocks::HOLDS) {  // a line that is the row's in part
-      put(holding.part_line, ties.part, holding.part_line ? room.list.counters->found : 0);
-      break;
-    }
-    unsigned all, place = before[i * WARPS + warp_of()];
-    if (place >= want) continue;
-    const unsigned own = ties.of_line(i);
-    place += scan_lanes(__popc(own), all) - __popc(own);
-    put(holding.line(i), own, place);
-  }
-  __syncthreads();
-}
-
-// Tries a cut for all, and others between those that are known. Returns how many of the best are listed, with every block, and no
-// others but at most CAPACITY - k; the others of the best are written. Where any are listed, a barrier of the cluster is yet to be
+// Lists the best, with every block, and no others but at most CAPACITY - k; of equals for the last places the first are written at once.
+// `least` is the least of the blocks' cuts, and above `top` there are few. Ends behind a barrier, and another of the cluster is to be
 // waited for.
 template <class Blocks, class Answers>
-__device__ __forceinline__ unsigned list_again(const Row& row, const Holding<Blocks>& holding, unsigned k, const Room& room, Key cut, Key top,
-                                               const Answers& answers) {
-  Range range = {0, ONES, 0, row.cols};
+__device__ __forceinline__ ListedAgain list_again(const Row& row, const Holding<Blocks>& holding, unsigned k, const Room& room, Key least,
+                                                  Key top, const Answers& answers) {
+  Signal* arrived = &room.told.again;
+  Key maximum = 0;
+#pragma unroll
+  for (int i = 0; i < Blocks::HOLDS; i++) maximum = max(maximum, holding.best[i]);
+  Bracket known = {0, ONES, row.cols, 0, 0}, likely = {least, ONES, row.cols, 0, 0};
+  Key cuts[CUTS] = {least, least + (least < ONES), top > least ? likely.at(0.7f, top, row.order) : least}, cut = 0;
+  Around<Blocks> around;
+  unsigned count = 0, its = 0;  // entries of the list, and of the block with the lane's number
 #pragma unroll 1
-  for (unsigned round = 1;; round++) {
-    auto [reaching, beyond] = elements_around(row, holding, cut);
-    const Found found = sum_of_all<Blocks>(room, {reaching.count(), beyond}, round);
-    const Found its = room.told.found[round % 2][lane_of() % Blocks::COUNT];
-    if (found.reaching >= k && found.reaching <= CAPACITY) {
-      store_found(row, holding, reaching, room);
-      Blocks::sync();
-      fetch_entries<Blocks>(room, its.reaching);
-      return found.reaching;
+  for (unsigned round = 0;; round++) {
+    around = elements_around(row, holding, cuts);
+    const Counted counted = add_all<Blocks>(room, around, maximum, round);
+#pragma unroll
+    for (int i = 0; i < CUTS; i++) {
+      const unsigned all = counted.all.of[i], own = counted.its.of[i];
+      known.add(cuts[i], all, own, k);
+      if (all < k || all > CAPACITY || (count && all >= count)) continue;
+      count = all, its = own, cut = cuts[i], around.of[0] = around.of[i];
     }
-    if (found.reaching >= k && found.beyond < k) {
-      Reaching<Blocks> better = {};
-      if (found.beyond) better = elements_around(row, holding, cut + 1).reaching;
-      reaching.leave_out(better);
-      count_ties(holding, reaching, room);
-      store_found(row, holding, better, room);
-      Blocks::sync();
-      write_ties(row, holding, reaching, room, cut, k - found.beyond, found.beyond, answers);
-      fetch_entries<Blocks>(room, its.beyond);
-      if (!found.beyond) Blocks::wait();
-      return found.beyond;
+    if (count || (known.bottom == known.top && cuts[0] == known.top && (cuts[1] == cuts[0] + 1 || cuts[0] == ONES))) break;
+    const Key lowest = least_of_lanes(room.told.lows[lane_of() % Blocks::COUNT]);
+    const Key last = known.bottom >= top ? known.top : 0;  // an infinity, perhaps, or NaN
+    likely = known;
+    if (known.bottom == known.top) {
+      cuts[0] = known.bottom, cuts[1] = cuts[2] = cuts[0] + (cuts[0] < ONES);
+    } else if (known.bottom == 0 && lowest && lowest <= known.top) {
+      likely.bottom = lowest, likely.within = 8 * CAPACITY;
+      cuts[0] = lowest, cuts[1] = lowest + (lowest < ONES), cuts[2] = lowest < known.top ? likely.falling((k + CAPACITY) / 2, top, row.order) : lowest;
+    } else if (round % 3 == 2) {
+      cuts[0] = known.at(0.25f, top, row.order, true), cuts[1] = known.at(0.5f, top, row.order, true);
+      cuts[2] = last ? last : known.at(0.75f, top, row.order, true);
+    } else {
+      cuts[0] = known.falling(known.above ? (k + CAPACITY) / 2 : k, top, row.order), cuts[1] = known.evenly((k + CAPACITY) / 2, top, row.order);
+      cuts[2] = last ? last : known.at(0.5f, top, row.order, true);
     }
-    if (found.reaching >= k) range.bottom = cut + 1, range.within = found.beyond - range.above;
-    else range.top = cut - 1, range.within -= found.reaching - range.above, range.above = found.reaching;
-    if (range.bottom == range.top || (range.bottom > top && round % 3 == 1)) cut = range.top;  // an infinity, perhaps, or NaN
-    else if (round % 3 == 0) cut = range.middle(top);
-    else cut = range.between((k + CAPACITY) / 2, top);
   }
+  const bool tied = !count;
+  Reaching<Blocks> reaching = around.of[0], ties = {};
+  if (tied) {
+    cut = known.bottom + 1, count = known.above, its = known.its_above;
+    ties = reaching, reaching = known.bottom < ONES ? around.of[1] : Reaching<Blocks>{};
+    ties.leave_out(reaching);
+    count_ties(holding, ties, room);
+  }
+  const Sending sending = sending_of<Blocks>(its);
+  clear_intervals(room.list);
+  if (threadIdx.x == 0) *crowds_of(room.list).count = 0;
+  store_found(row, holding, reaching, room, sending);
+  if (Blocks::COUNT > 1) {
+    if (threadIdx.x == 0) expect(arrived, (tied ? TIES_BYTES<Blocks> : 0) + (count - sending.own) * (sizeof(Key) + sizeof(unsigned)));
+    if (tied) send_ties<Blocks>(room);
+    send_found<Blocks>(room, sending);
+    wait_for(arrived);
+    Blocks::leave();  // others may still be sent what this block has found
+    __syncthreads();
+  }
+  if (tied) write_ties(row, holding, ties, room, known.bottom, k - count, count, answers);
+  return {count, cut};
 }
 
-// Call `answers.put(rank, key, column)` for the ranks of [first, want) among the list's `count` entries, each by some thread: by even
-// intervals, or where these crowd by intervals between the entries.
+// Call `answers.put(rank, key, column)` for the ranks of the share, each by some thread. Intervals are clear.
 template <class Answers>
-__device__ __forceinline__ void rank_listed(const Row& row, const Room& room, unsigned count, unsigned first, unsigned want, const Answers& answers) {
-  const auto put = [&](unsigned rank, Key key, unsigned column) {
-    if (rank >= first) answers.put(rank, key, column);
-  };
-  if constexpr (Entries::PACKED) {
-    constexpr unsigned PIVOTS = INTERVALS / 4 < 128 ? INTERVALS / 4 : 128;
-    Entry* entries = listed_entries(room).packed();
-    Held held;
+__device__ __forceinline__ void rank_again(const Row& row, const Room& room, ListedAgain listed, Key top, Share share, const Answers& answers) {
+  share.end = min(share.end, listed.count);
+  if (share.first >= share.end) return;
+  const Entries<PACKED> entries = places_of(room);
+  Pair own[ITEMS];
+  Key most = 0, least = 0;  // the least as its complement
 #pragma unroll
-    for (int i = 0; i < ITEMS; i++) {
-      const unsigned at = i * THREADS + threadIdx.x;
-      const Entry entry = at < count ? entries[at] : 0;
-      held.keys[i] = Key(entry >> 32), held.columns[i] = ~unsigned(entry);
-    }
-    clear_intervals(room.list);
-    const Even even = even_intervals(room.list, held, count, row.cols, row.order);
-    if (!count_intervals(room.list, held, count, want, even)) return rank_intervals(room.list, held, count, want, even, put);
-    rank_crowd<PIVOTS, ITEMS>(entries, count, first, want, reinterpret_cast<Entry*>(room.list.intervals + INTERVALS / 2),
-                              room.list.intervals, [&](unsigned rank, Entry entry) { put_entry(answers, rank, entry); });
-  } else {
-    rank_list(room.list, count, want, row.cols, row.order, put);
+  for (int i = 0; i < ITEMS; i++) {
+    const unsigned at = i * THREADS + threadIdx.x;
+    if (at >= listed.count) break;
+    own[i] = entries.get(at), most = max(most, own[i].key), least = max(least, Key(~own[i].key));
   }
+  Counters& counters = *room.list.counters;
+  most = largest_of_lanes(most), least = largest_of_lanes(least);
+  if (lane_of() == 0) counters.keys[0][warp_of()] = most, counters.keys[1][warp_of()] = least;
+  __syncthreads();
+  most = largest_of_lanes(counters.keys[0][lane_of() % WARPS]), least = ~largest_of_lanes(counters.keys[1][lane_of() % WARPS]);
+  const Even even = even_between(most > top && top > least ? top : most, least, row.cols, row.order);
+  const auto interval_of = [&](Pair its) {  // what is beyond has one of its own
+    return its.key > even.most ? 0 : min(even.interval(its.key, its.column) + 1, unsigned(INTERVALS - 1));
+  };
+  unsigned intervals[ITEMS];
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
+    intervals[i] = ~0u;
+    if (i * THREADS + threadIdx.x >= listed.count) continue;
+    intervals[i] = interval_of(own[i]);
+    atomicAdd(&room.list.intervals[intervals[i]], 1u);
+  }
+  __syncthreads();
+  const Places places = add_up(room.list, share);
+  rank_share(room.list, share, places, interval_of, intervals, [&](int i) { return own[i]; }, answers);
 }

@@ -2,7 +2,6 @@
 // all others; each then has the lists of all, and ranks and writes its share of the answer.
 #pragma once
 #include "again.cuh"
-#include "share.cuh"
 
 // List the block's lines that reach a cut, of which none is 0, in no order. Returns how many there are: if more than LISTED, not all
 // are listed. Has a barrier.
@@ -157,16 +156,6 @@ __device__ __forceinline__ Listed list_own(const Row& row, const Holding<Blocks>
   return {guess, lines <= LISTED ? *found : CAPACITY + 1};
 }
 
-// Put those of this block's ranks.
-template <class Answers> struct Shared {
-  Share share;
-  const Answers& answers;
-
-  __device__ __forceinline__ void operator()(unsigned rank, Key key, unsigned column) const {
-    if (rank >= share.first && rank < share.end) answers.put(rank, key, column);
-  }
-};
-
 // Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster; its lines were
 // asked for.
 template <class Blocks, class Answers>
@@ -175,8 +164,9 @@ __device__ __forceinline__ void select_gathered(const Row& row, Holding<Blocks>&
   Aim aim = aim_of<Blocks>(k, row);
   asm volatile("" : "+r"(aim.in_block), "+r"(aim.in_warp));  // while lines are on their way
   clear_counts(room);
-  if (threadIdx.x < 2) room.list.counters->crossing[threadIdx.x] = 0;  // a share may have no ranks
+  if (threadIdx.x < 3) room.list.counters->crossing[threadIdx.x] = 0;  // a share may have no ranks, and no crowds
   if (Blocks::COUNT > 1 && threadIdx.x == 0) expect_others<Blocks>(room.told);
+  if (Blocks::COUNT > 1) begin_rounds<Blocks>(room.told);
   clear_intervals(room.list);
 #pragma unroll
   for (int i = 0; i < ITEMS; i += GROUP)
@@ -192,8 +182,6 @@ __device__ __forceinline__ void select_gathered(const Row& row, Holding<Blocks>&
   const unsigned block = lane_of() % Blocks::COUNT;
   const Key cut = largest_of_lanes(room.told.cuts[block]), top = largest_of_lanes(room.told.tops[block]);
   const Share share = share_of<Blocks>(k);
-  const Shared<Answers> put = {share, answers};
-  unsigned count = 0;  // of a list without gaps
   if (largest_of_lanes(room.told.counts[block]) <= SEGMENT<Blocks>) {
     const Even even = even_between(top, cut, row.cols, row.order);
     Key keys[ITEMS];
@@ -207,31 +195,12 @@ __device__ __forceinline__ void select_gathered(const Row& row, Holding<Blocks>&
     const Places places = add_up(room.list, share);
     if (places.total >= k) {
       if (share.first == share.end) return;
-      if (!places.crowd) {
-        unsigned slots[ITEMS];
-#pragma unroll
-        for (int i = 0; i < ITEMS; i++) {
-          const bool shares = intervals[i] >= places.first && intervals[i] <= places.last;
-          slots[i] = shares ? atomicAdd(&room.list.intervals[intervals[i]], 1u) : ~0u;
-        }
-#pragma unroll
-        for (int i = 0; i < ITEMS; i++)
-          if (slots[i] != ~0u) room.list.keys[slots[i]] = keys[i], room.list.columns[slots[i]] = room.columns[place_of(i)];
-        __syncthreads();
-        return rank_places(room.list, share, places, even, put);
-      }
-#pragma unroll
-      for (int i = 0; i < ITEMS; i++) {
-        if (intervals[i] == ~0u) continue;
-        listed_entries(room).set(atomicAdd(&room.list.counters->count, 1u), keys[i], room.columns[place_of(i)]);
-      }
-      __syncthreads();
-      count = places.total;
+      const auto interval_of = [&](Pair its) { return even.interval(its.key, its.column); };
+      return rank_share(room.list, share, places, interval_of, intervals,
+                         [&](int i) { return Pair{keys[i], room.columns[place_of(i)]}; }, answers);
     }
   }
-  const bool again = !count;
-  if (again) count = list_again(row, holding, k, room, least_of_lanes(room.told.cuts[block]), top, answers);
-  if (!count) return;
-  rank_listed(row, room, count, share.first, min(count, share.end), answers);
-  if (again) Blocks::wait();
+  const ListedAgain listed_again = list_again(row, holding, k, room, least_of_lanes(room.told.cuts[block]), top, answers);
+  rank_again(row, room, listed_again, top, share, answers);
+  Blocks::wait();
 }

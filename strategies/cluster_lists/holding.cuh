@@ -12,9 +12,13 @@ struct Together {
   static __device__ __forceinline__ unsigned own() { return block_of(); }
   static __device__ __forceinline__ void arrive() { cluster_arrive(); }
   static __device__ __forceinline__ void wait() { cluster_wait(); }
+  static __device__ __forceinline__ void leave() { cluster_leave(); }
   static __device__ __forceinline__ void sync() { cluster_sync(); }
   template <class T> static __device__ __forceinline__ T* of(T* address, unsigned block) { return of_block(address, block); }
 };
+
+// Whether a thread keeps its lines to the end: of more, registers would be spilled for that, and they are read again.
+template <class Blocks> constexpr bool HELD_LINES = Blocks::HOLDS <= 8;
 
 // What a thread holds: lines `first`, `first + STRIDE`, ...
 template <class Blocks> struct Holding {
@@ -29,9 +33,12 @@ template <class Blocks> struct Holding {
   __device__ __forceinline__ unsigned line(int number) const { return first + number * STRIDE; }
   __device__ __forceinline__ bool has(int number) const { return line(number) < end; }
 
-  // A line where that is seldom needed: of many, registers would be spilled for it.
-  __device__ __forceinline__ uint4 again(const Row& row, int number) const {
-    return Blocks::HOLDS > 8 ? line_past(row.lines + line(number), has(number)) : bits[number];
+  // Whether any element of a line reaches a cut; the best of what is no line is 0.
+  __device__ __forceinline__ bool reaches(int number, Key cut) const { return best[number] >= cut && (cut || has(number)); }
+
+  // A line that reaches a cut.
+  __device__ __forceinline__ uint4 again(const Row& row, int number, Key cut) const {
+    return HELD_LINES<Blocks> ? bits[number] : line_past(row.lines + line(number), reaches(number, cut));
   }
 };
 
@@ -142,82 +149,4 @@ __device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchang
   const int warp = lane_of() % WARPS;
   const Key cut = largest_of_lanes(ranks[warp] >= aim.in_block ? exchange.guesses[warp] : Key(0));
   return {max(Key(cut >> BELOW), Key(1)), largest_of_lanes(exchange.tops[warp])};
-}
-
-// Elements of a thread, a bit each.
-template <class Blocks> struct Reaching {
-  static constexpr int WORDS = (Blocks::HOLDS * VECTOR + 31) / 32;
-  unsigned words[WORDS];
-  unsigned part;
-
-  __device__ __forceinline__ unsigned of_line(int number) const {
-    unsigned word = words[0];
-#pragma unroll
-    for (int i = 1; i < WORDS; i++)
-      if (number * VECTOR / 32 == i) word = words[i];
-    return word >> (number * VECTOR % 32) & EVERY;
-  }
-  __device__ __forceinline__ void leave_out(const Reaching& others) {
-    part &= ~others.part;
-#pragma unroll
-    for (int i = 0; i < WORDS; i++) words[i] &= ~others.words[i];
-  }
-  __device__ __forceinline__ unsigned count() const {
-    unsigned sum = __popc(part);
-#pragma unroll
-    for (int i = 0; i < WORDS; i++) sum += __popc(words[i]);
-    return sum;
-  }
-};
-
-// Elements that reach a cut, and how many are beyond it. Not both by bits: of two words of bits from comparisons side by side ptxas (12.8
-// to 13.0) makes both from the predicates of one.
-template <class Blocks> struct Around {
-  Reaching<Blocks> reaching;
-  unsigned beyond;
-};
-
-template <class Blocks>
-__device__ __forceinline__ Around<Blocks> elements_around(const Row& row, const Holding<Blocks>& holding, Key cut) {
-  Around<Blocks> around = {};
-  const auto look_at = [&](uint4 bits, unsigned inside) {
-    unsigned reaching = 0;
-#pragma unroll
-    for (int e = 0; e < VECTOR; e++) {
-      const Key key = equal_key(element(bits, e), row.order);
-      reaching |= unsigned(key >= cut) << e, around.beyond += key > cut && (inside >> e & 1);
-    }
-    return reaching & inside;
-  };
-#pragma unroll
-  for (int i = 0; i < Blocks::HOLDS; i++) {
-    if (holding.best[i] < cut || (cut == 0 && !holding.has(i))) continue;  // 0 where there is none
-    around.reaching.words[i * VECTOR / 32] |= look_at(holding.again(row, i), EVERY) << (i * VECTOR % 32);
-  }
-  if (holding.part_line != ~0u && holding.part >= cut) {
-    unsigned inside;
-    const uint4 bits = row.part(holding.part_line, inside);
-    around.reaching.part = look_at(bits, inside);
-  }
-  return around;
-}
-
-// Call `store(slot, key, column)` for them, slots from `slot` on.
-template <class Blocks, class Store>
-__device__ __forceinline__ void store_reaching(const Row& row, const Holding<Blocks>& holding, const Reaching<Blocks>& reaching, unsigned slot, Store store) {
-#pragma unroll
-  for (int i = 0; i < Blocks::HOLDS; i++) {
-    const unsigned chosen = reaching.of_line(i);
-    if (!chosen) continue;
-    const uint4 bits = holding.again(row, i);
-#pragma unroll
-    for (int e = 0; e < VECTOR; e++)
-      if (chosen >> e & 1) store(slot++, equal_key(element(bits, e), row.order), row.column(holding.line(i), e));
-  }
-  if (!reaching.part) return;
-  unsigned inside;
-  const uint4 bits = row.part(holding.part_line, inside);
-#pragma unroll
-  for (int e = 0; e < VECTOR; e++)
-    if (reaching.part >> e & 1) store(slot++, equal_key(element(bits, e), row.order), row.column(holding.part_line, e));
 }

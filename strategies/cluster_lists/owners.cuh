@@ -230,6 +230,7 @@ __device__ __forceinline__ void select_owned(const Row& row, Holding<Together>& 
   Owners& owners = owners_of(room);
   clear_counts(room);
   clear_owners(room);
+  begin_rounds<Together>(room.told);
   cluster_arrive();  // waited for before anything is told
   find_best(row, holding, smallest);
   const Guess own = own_cut<true>(holding, room.exchange, room.told.ranks, aim, row.order, owners.maxima);
@@ -246,10 +247,8 @@ __device__ __forceinline__ void select_owned(const Row& row, Holding<Together>& 
     if (received.first < k) rank_range(room, received, top, k, answers);
     return;
   }
-  const unsigned count = list_again(row, holding, k, room, least_of_lanes(owners.cuts[block]), top, answers);
-  if (!count) return;
-  const Share share = share_of<Together>(k);
-  rank_listed(row, room, count, share.first, min(count, share.end), answers);
+  const ListedAgain again = list_again(row, holding, k, room, least_of_lanes(owners.cuts[block]), top, answers);
+  rank_again(row, room, again, top, share_of<Together>(k), answers);
   Together::wait();
 }
 

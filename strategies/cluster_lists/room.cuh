@@ -1,15 +1,23 @@
 // What a block of a cluster shares: its list, lines that reach its cut, and what blocks tell each other.
 #pragma once
-#include "holding.cuh"
+#include "entries.cuh"
+#include "reaching.cuh"
 
 template <class Blocks> constexpr unsigned SEGMENT = CAPACITY / Blocks::COUNT;  // of entries, for each block
 // Lines that a thread takes elements from.
 template <class Blocks> constexpr int AT_ONCE = LISTED < 2 * THREADS || SEGMENT<Blocks> < 2 * THREADS ? 1 : 2;
 
-// How many elements reach a cut, and how many are beyond it.
-struct Found {
-  unsigned reaching, beyond;
+// How many elements reach each cut.
+struct alignas(16) Found {
+  unsigned of[4];
 };
+static_assert(CUTS <= 4, "counts are sent together");
+
+// The 32 lines that a warp of a block holds side by side are a chunk; how many of its elements are of a key is counted.
+constexpr int CHUNKS = LINES * WARPS;
+constexpr int COUNTED_CHUNKS = (CHUNKS + 8) / 8 * 8;  // and the line that begins with the row in part; 16 bytes at a time
+
+constexpr int ROUNDS = 4;  // of counting that are waited for by signals; later ones by barriers
 
 // What blocks tell all others, by their numbers.
 struct Told {
@@ -17,8 +25,12 @@ struct Told {
   Key cuts[BLOCKS], tops[BLOCKS];
   unsigned ranks[WARPS];   // of the block's own warps
   Signal told, sent;       // counts, cuts and tops; entries
-  Found found[2][BLOCKS];  // by another cut; rounds take turns
-  Found own[WARPS];        // of the block's own warps
+  Signal again;            // entries, and counts of chunks
+  Signal rounds[ROUNDS];   // found and lows of the first
+  Found own[2][WARPS];     // of the block's own warps; rounds take turns
+  Found found[ROUNDS + 2][BLOCKS];  // of a round that is waited for by a signal; others take turns
+  Key own_lows[WARPS];     // the least of the threads' maxima
+  Key lows[BLOCKS];
 };
 
 struct Room {
@@ -27,9 +39,14 @@ struct Room {
   unsigned* columns;  // [CAPACITY]
   uint4* bits;        // [LISTED] lines that reach the block's cut
   unsigned* lines;    // [LISTED] which
+  unsigned short* chunks;  // [BLOCKS][COUNTED_CHUNKS] of elements of a key
   Told& told;
   Exchange& exchange;
 };
+
+// The entries of the answer, in their places; and those that blocks have found, beside them.
+__device__ __forceinline__ Entries<PACKED> places_of(const Room& room) { return {room.list.keys, room.list.columns}; }
+__device__ __forceinline__ Entries<PACKED> found_of(const Room& room) { return {room.keys, room.columns}; }
 
 __device__ __forceinline__ Room room_of(unsigned char* dynamic, Counters& counters, Exchange& exchange) {
   const List list = list_of(dynamic, &counters);
@@ -37,7 +54,8 @@ __device__ __forceinline__ Room room_of(unsigned char* dynamic, Counters& counte
   Key* keys = reinterpret_cast<Key*>(bits + LISTED);
   unsigned* columns = reinterpret_cast<unsigned*>(keys + CAPACITY);
   unsigned* lines = columns + CAPACITY;
-  return {list, keys, columns, bits, lines, *reinterpret_cast<Told*>(lines + LISTED), *kept(&exchange)};
+  unsigned short* chunks = reinterpret_cast<unsigned short*>(lines + LISTED);
+  return {list, keys, columns, bits, lines, chunks, *reinterpret_cast<Told*>(chunks + BLOCKS * COUNTED_CHUNKS), *kept(&exchange)};
 }
 
 // Reserve `own` of what is counted at `count`. Returns the first.

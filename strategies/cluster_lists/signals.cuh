@@ -53,3 +53,21 @@ __device__ __forceinline__ void wait_for(Signal* signal) {
       "@!done bra AGAIN;}" ::"l"(signal)
       : "memory");
 }
+
+// By threads that have written what is copied, before a barrier.
+__device__ __forceinline__ void before_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Copy `bytes` of this block's shared memory, whole lines of 16, to where another block has what this block has at an address.
+__device__ __forceinline__ void send_copy(void* place, const void* from, unsigned bytes, Signal* signal, unsigned block) {
+  asm volatile(
+      "{.reg .u64 at, here, by; cvta.to.shared.u64 at, %0; cvta.to.shared.u64 here, %1; cvta.to.shared.u64 by, %3; "
+      "mapa.shared::cluster.u64 at, at, %4; mapa.shared::cluster.u64 by, by, %4; "
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [at], [here], %2, [by];}" ::"l"(place),
+      "l"(from), "r"(bytes), "l"(signal), "r"(block)
+      : "memory");
+}
+
+// Arrive at the barrier of the cluster without waiting for writes to be done.
+__device__ __forceinline__ void cluster_leave() {
+  if (BLOCKS > 1) asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}

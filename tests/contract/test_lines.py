@@ -224,6 +224,55 @@ def test_crowds(keys: int, step: float, sequences: Sequences) -> None:
         assert torch.equal(indices, x.sort(dim=1, descending=True, stable=True).indices[:, :k]), (cols, k, others)
 
 
+CLUSTERS = [
+    ClusterListsConfig(1, 128, 4, 1024),
+    ClusterListsConfig(2, 256, 2, 2048),
+    ClusterListsConfig(8, 256, 1, 2048),
+    ClusterListsConfig(1, 64, 16, 512),
+]
+"""One block, several, and some that own ranges; lists with room for crowds; lines that are held, and read again."""
+
+
+@pytest.mark.parametrize("crowds", [1, 2, 7])
+@pytest.mark.parametrize("config", CLUSTERS, ids=str)
+def test_crowds_of_clusters(config: ClusterListsConfig, crowds: int, sequences: Sequences) -> None:
+    """Of `cluster_lists`: intervals of equals, or of neighbours that are divided twice, beside NaN and infinities."""
+    strategy, cols, most = registry.get("cluster_lists"), config.room // 4, config.capacity * 4 // 5
+    generator = torch.Generator().manual_seed(crowds)
+    for seed, (step, odd) in enumerate([(0.0, 0), (2.0**-22, 0), (2.0**-8, 30), (2.0**-22, 300)]):
+        x = torch.randn(1, cols, generator=generator) - 10
+        crowd = torch.randperm(cols, generator=generator)[: most + 40]
+        numbers = torch.arange(len(crowd))
+        x[0, crowd] = 1 + numbers % crowds / 4 + step * (numbers % 3)
+        x[0, crowd[:odd]] = torch.tensor([torch.nan, torch.inf])[numbers[:odd] % 2]
+        for k in (most // 2 + 1, most):
+            case = Case(1, cols, k, "float32", layout="aligned")
+            _, indices = answer(sequences, strategy, config, case, x, seed=seed)
+            assert torch.equal(indices, x.sort(dim=1, descending=True, stable=True).indices[:, :k]), (step, odd, k)
+
+
+@pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])
+@pytest.mark.parametrize("config", CLUSTERS, ids=str)
+def test_cuts_that_are_hard_to_find(config: ClusterListsConfig, largest: bool, sequences: Sequences) -> None:
+    """By `cluster_lists`, far from the blocks' own: steps of all sizes, one at the k-th, below lines of peaks."""
+    strategy, cols, k = registry.get("cluster_lists"), config.room // 4, config.capacity // 4
+    generator = torch.Generator().manual_seed(k)
+    for seed, ratio in enumerate((1.001, 1.2, 4.0)):
+        sizes = config.capacity * 2 // 3  # of a step: too many for one more, or too few
+        steps = torch.arange(cols) // sizes
+        x = torch.where(steps < 40, ratio ** -steps.double(), -(ratio ** (steps.double() - 80))).float()[None]
+        x = x.clamp(-3e38, 3e38) + 0.0
+        peaks = torch.randperm(cols // 4, generator=generator)[: (k - 3) // 4]
+        x[0, (4 * peaks[:, None] + torch.arange(4)).flatten()] = 1e6
+        x = x[:, torch.randperm(cols // 4, generator=generator)[:, None].mul(4).add(torch.arange(4)).flatten()]
+        if not largest:
+            x = -x
+            x[0, :: cols // 7] = torch.nan
+        case = Case(1, cols, k, "float32", largest=largest, layout="aligned")
+        _, indices = answer(sequences, strategy, config, case, x, seed=seed)
+        assert torch.equal(indices, x.sort(dim=1, descending=largest, stable=True).indices[:, :k]), ratio
+
+
 @pytest.mark.parametrize("peaks", [4, 9, 10])
 def test_guesses_that_are_too_high(peaks: int, sequences: Sequences) -> None:
     """By `block_buckets`: fewer than wanted are the first of their threads' elements, and above all others."""

@@ -174,6 +174,22 @@ def test_the_larger_of_narrow_floats(programs: Programs, dtype: torch.dtype) -> 
     assert torch.equal(found.float().nan_to_num(-1e9), expected.nan_to_num(-1e9))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_which_of_narrow_floats_are_at_most_others(programs: Programs, dtype: torch.dtype) -> None:
+    """NaN is at most nothing, and nothing at most NaN."""
+    kind = {torch.float16: "f16x2", torch.bfloat16: "bf16x2"}[dtype]
+    emulator = programs.emulator(
+        f"for (int i = threadIdx.x; i < n / 2; i += 32)"
+        f' asm("set.le.u32.{kind} %0, %1, %2;" : "=r"(values[i]) : "r"(x[i]), "r"(x[n - 1 - i]));'
+    )
+    bits = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
+    bits = bits[torch.randperm(len(bits), generator=torch.Generator().manual_seed(0))]
+    pairs = bits.view(torch.int32)
+    found = torch.tensor(launch(emulator, pairs, size=2**14, n=2**15), dtype=torch.int32).view(torch.int16)
+    expected = bits[: 2**15].view(dtype).float() <= pairs.flip(0)[: 2**14].view(dtype).float()
+    assert torch.equal(found, -expected.to(torch.int16))
+
+
 def test_sums_with_zero_settle_narrow_floats(programs: Programs) -> None:
     """-0 becomes +0, all NaN one, and prmt tells the signs of both halves."""
     emulator = programs.emulator(
@@ -281,28 +297,33 @@ def test_cluster(programs: Programs, clusters: int, seed: int, preempt: int) -> 
     assert values[blocks * threads :] == groups.sum((1, 2)).repeat_interleave(size).tolist()
 
 
-SIGNALS = Path("strategies/cluster_lists/signals.cuh").read_text()
+SIGNALS = "#define BLOCKS 4\n" + Path("strategies/cluster_lists/signals.cuh").read_text()
 SENT = """
 __shared__ __align__(16) unsigned words[8][4];
 __shared__ __align__(16) unsigned long long wide[8];
 __shared__ unsigned done[8];
+__shared__ __align__(16) unsigned own[8];
+__shared__ __align__(16) unsigned copies[8][8];
 __shared__ Signal signal;
 __shared__ Signal later;
 auto cluster = cooperative_groups::this_cluster();
 unsigned t = threadIdx.x, rank = cluster.block_rank(), size = cluster.num_blocks();
 if (t == 0) begin_signal(&signal), begin_signal(&later);
+if (t < 8) own[t] = 100 * rank + t, copies[rank][t] = own[t], before_copies();
 cluster.sync();
 if (t < size) {
   send(reinterpret_cast<uint4*>(words[rank]), make_uint4(rank, 2 * rank, 3 * rank, t), &signal, t);
   send(&wide[rank], (unsigned long long)rank << 32 | t, &signal, t);
   send(words[4 + rank], 7u, &signal, t);
   send(&done[rank], 1u, &later, t);
+  if (t != rank) send_copy(copies[rank], own, 32, &signal, t);
 }
-if (t == 0) expect(&signal, size * (16 + 8 + 4)), expect(&later, size * 4);
+if (t == 0) expect(&signal, size * (16 + 8 + 4) + (size - 1) * 32), expect(&later, size * 4);
 WAIT
 unsigned sum = 0;
 for (unsigned i = 0; i < size; i++) {
   sum += words[i][0] + words[i][1] + words[i][2] + words[i][3] + words[4 + i][0] + unsigned(wide[i] >> 32);
+  for (unsigned j = 0; j < 8; j++) sum += copies[i][j];
 }
 values[blockIdx.x * blockDim.x + t] = sum;
 """
@@ -314,12 +335,17 @@ def test_signals(programs: Programs, seed: int, preempt: int) -> None:
         SENT.replace("WAIT", "wait_for(&signal); wait_for(&later);"), before=SIGNALS, threads=32, cluster=4
     )
     values = launch(emulator, size=8 * 32, grid=8, seed=seed, preempt=preempt)
-    assert values == [sum(7 * rank + 7 + block % 4 for rank in range(4)) for block in range(8) for _ in range(32)]
+    copies = sum(100 * rank + i for rank in range(4) for i in range(8))
+    sent = [sum(7 * rank + 7 + block % 4 for rank in range(4)) for block in range(8)]
+    assert values == [its + copies for its in sent for _ in range(32)]
 
 
 @pytest.mark.parametrize(
     ("wait", "message"),
-    [("", "race on shared|nobody wrote|after that block exited"), ("wait_for(&later);", "race on shared (words|wide)")],
+    [
+        ("", "race on shared|nobody wrote|after that block exited"),
+        ("wait_for(&later);", "race on shared (words|wide|copies)"),
+    ],
 )
 def test_what_a_signal_counts_is_to_be_waited_for(programs: Programs, wait: str, message: str) -> None:
     """By that signal: another that was sent later says nothing of it."""

@@ -30,6 +30,7 @@ _ASM_CALLS: list[tuple[str, str]] = [
     (r"(bar|barrier)(\.cta)?\.arrive(\.aligned)? (\S+), (\S+)", "simt_sync_named({4}, {5}, false, __LINE__);"),
     (r"max\.NaN\.(f32|f16|bf16)(?:x2)? (%\d), (%\d), (%\d)", "{2} = simt_larger_{1}({3}, {4});"),
     (r"min\.(f32|f16|bf16)(?:x2)? (%\d), (%\d), (%\d)", "{2} = simt_smaller_{1}({3}, {4});"),
+    (r"set\.le\.u32\.(f32|f16|bf16)(?:x2)? (%\d), (%\d), (%\d)", "{2} = simt_at_most_{1}({3}, {4});"),
     (r"add\.(f32|f16)(?:x2)? (%\d), (%\d), (%\d)", "{2} = simt_sum_{1}({3}, {4});"),
     (r"fma\.rn\.(bf16)x2 (%\d), (%\d), (%\d), (%\d)", "{2} = simt_fused_{1}({3}, {4}, {5});"),
     (r"prmt\.b32 (%\d), (%\d), (%\d), (%\d)", "{1} = simt_permuted({2}, {3}, {4});"),
@@ -40,6 +41,10 @@ _ASM_CALLS: list[tuple[str, str]] = [
     (r"\.reg .*mbarrier\.try_wait\.parity\.\S+ done, \[at\], 0; @!done bra AGAIN", "simt_wait_for(%0);"),
     (r"\.reg .*st\.async\.\S+ \[at\], %2, \[by\]", "simt_send(%0, %2, %1, %3);"),
     (r"\.reg .*st\.async\.\S+ \[at\], \{%2, %3, %4, %5\}, \[by\]", "simt_send(%0, %2, %3, %4, %5, %1, %6);"),
+    (
+        r"\.reg .*cp\.async\.bulk\.shared::cluster\.\S+ \[at\], \[here\], %2, \[by\]",
+        "simt_send_copy(%0, %1, %2, %3, %4);",
+    ),
     (r"mov\.u32 (%\d), %%?laneid", "{1} = simt_lane();"),
     (r"mov\.u32 (%\d), %%?lanemask_lt", "{1} = (1u << simt_lane()) - 1;"),
     (r"mov\.u32 (%\d), %%?cluster_ctarank", "{1} = simt_cluster_rank();"),

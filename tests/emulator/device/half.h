@@ -129,6 +129,19 @@ SIMT_DEVICE unsigned simt_smaller_bf16(unsigned a, unsigned b) {
   return __pack_half2(simt_smaller<bfloat16_t>(a, b), simt_smaller<bfloat16_t>(a >> 16, b >> 16));
 }
 
+// PTX set.le: all ones where it is, for each half of a pair.
+SIMT_DEVICE unsigned simt_at_most_f32(float a, float b) { return a <= b ? ~0u : 0; }
+template <class T>
+SIMT_DEVICE unsigned simt_at_most(unsigned a, unsigned b) {
+  return T::bitcast(static_cast<uint16_t>(a)) <= T::bitcast(static_cast<uint16_t>(b)) ? 0xFFFF : 0;
+}
+SIMT_DEVICE unsigned simt_at_most_f16(unsigned a, unsigned b) {
+  return simt_at_most<half_t>(a >> 16, b >> 16) << 16 | simt_at_most<half_t>(a, b);
+}
+SIMT_DEVICE unsigned simt_at_most_bf16(unsigned a, unsigned b) {
+  return simt_at_most<bfloat16_t>(a >> 16, b >> 16) << 16 | simt_at_most<bfloat16_t>(a, b);
+}
+
 // PTX add, and fma of pairs; all NaN that they make are one.
 SIMT_DEVICE float simt_sum_f32(float a, float b) {
   const float sum = a + b;

@@ -24,6 +24,12 @@ SIMT_DEVICE void simt_send(T* place, unsigned x, unsigned y, unsigned z, unsigne
   simt_send(words, x, signal, block), simt_send(words + 1, y, signal, block);
   simt_send(words + 2, z, signal, block), simt_send(words + 3, w, signal, block);
 }
+template <class T, class S>
+SIMT_DEVICE void simt_send_copy(void* place, T* from, unsigned bytes, S* signal, unsigned block) {
+  auto* words = static_cast<unsigned*>(place);
+  auto* own = reinterpret_cast<const unsigned*>(from);
+  for (unsigned i = 0; i < bytes / sizeof(unsigned); i++) simt_send(words + i, own[i], signal, block);
+}
 template <class S>
 SIMT_DEVICE void simt_wait_for(S* signal) {
   for (;;) {

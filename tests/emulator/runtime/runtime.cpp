@@ -81,7 +81,7 @@ void simt_send(void* place, uint64_t bits, unsigned bytes, void* signal) {
 
 void simt_passed(const void* signal) {
   Thread& self = *state.current;
-  unsigned at = self.signals_passed++ % 4;
+  unsigned at = self.signals_passed++ % SIGNALS;
   self.signals[at] = static_cast<uint32_t>(offset_of(signal) / 8 + 1);
   self.signal_times[at] = tick();
 }

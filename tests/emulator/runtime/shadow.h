@@ -61,7 +61,7 @@ inline bool ordered(const Thread& thread, uint32_t time, const Thread& self) {
 
 // Whether `self` has waited for the signal that counted a write.
 inline bool signalled(const Record& record, const Thread& self) {
-  for (unsigned i = 0; i < 4; i++)
+  for (unsigned i = 0; i < SIGNALS; i++)
     if (record.signal && record.signal == self.signals[i] && record.time <= self.signal_times[i]) return true;
   return false;
 }

@@ -29,6 +29,8 @@ struct Copy {
 
 struct Block;
 
+constexpr unsigned SIGNALS = 16;  // that a thread remembers to have waited for
+
 struct Thread {
   void* stack_pointer;
   char* stack;
@@ -52,7 +54,7 @@ struct Thread {
   uint32_t clusters_arrived = 0, clusters_waited = 0;
   uint32_t arrive_times[4] = {};  // of the last arrivals at the cluster barrier, by their number modulo 4
   uint32_t sending = 0;           // the signal that counts what is written now, or 0
-  uint32_t signals[4] = {}, signal_times[4] = {}, signals_passed = 0;  // of the last that were waited for
+  uint32_t signals[SIGNALS] = {}, signal_times[SIGNALS] = {}, signals_passed = 0;  // of the last that were waited for
   uint32_t remote_times[MAX_CLUSTER] = {};  // of the last access to each peer's shared memory
   uint32_t remote_code[MAX_CLUSTER] = {};
 
