@@ -159,35 +159,32 @@ def test_narrow_floats(programs: Programs, dtype: torch.dtype) -> None:
     assert torch.equal(values[numbers], (wide.view(torch.int32) ^ rounded << 1)[numbers])
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_the_larger_of_narrow_floats(programs: Programs, dtype: torch.dtype) -> None:
+def of_pairs(programs: Programs, operation: str, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What PTX makes of pairs of narrow floats, by their bits, and the two numbers that each half is made of."""
     kind = {torch.float16: "f16x2", torch.bfloat16: "bf16x2"}[dtype]
     emulator = programs.emulator(
         f"for (int i = threadIdx.x; i < n / 2; i += 32)"
-        f' asm("max.NaN.{kind} %0, %1, %2;" : "=r"(values[i]) : "r"(x[i]), "r"(x[n - 1 - i]));'
-    )
-    bits = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
-    bits = bits[torch.randperm(len(bits), generator=torch.Generator().manual_seed(0))]
-    pairs = bits.view(torch.int32)
-    found = torch.tensor(launch(emulator, pairs, size=2**14, n=2**15), dtype=torch.int32).view(dtype)
-    expected = torch.maximum(bits[: 2**15].view(dtype).float(), pairs.flip(0)[: 2**14].view(dtype).float())
-    assert torch.equal(found.float().nan_to_num(-1e9), expected.nan_to_num(-1e9))
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_which_of_narrow_floats_are_at_most_others(programs: Programs, dtype: torch.dtype) -> None:
-    """NaN is at most nothing, and nothing at most NaN."""
-    kind = {torch.float16: "f16x2", torch.bfloat16: "bf16x2"}[dtype]
-    emulator = programs.emulator(
-        f"for (int i = threadIdx.x; i < n / 2; i += 32)"
-        f' asm("set.le.u32.{kind} %0, %1, %2;" : "=r"(values[i]) : "r"(x[i]), "r"(x[n - 1 - i]));'
+        f' asm("{operation}.{kind} %0, %1, %2;" : "=r"(values[i]) : "r"(x[i]), "r"(x[n - 1 - i]));'
     )
     bits = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
     bits = bits[torch.randperm(len(bits), generator=torch.Generator().manual_seed(0))]
     pairs = bits.view(torch.int32)
     found = torch.tensor(launch(emulator, pairs, size=2**14, n=2**15), dtype=torch.int32).view(torch.int16)
-    expected = bits[: 2**15].view(dtype).float() <= pairs.flip(0)[: 2**14].view(dtype).float()
-    assert torch.equal(found, -expected.to(torch.int16))
+    return found, bits[: 2**15].view(dtype).float(), pairs.flip(0)[: 2**14].view(dtype).float()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_the_larger_of_narrow_floats(programs: Programs, dtype: torch.dtype) -> None:
+    found, numbers, others = of_pairs(programs, "max.NaN", dtype)
+    expected = torch.maximum(numbers, others)
+    assert torch.equal(found.view(dtype).float().nan_to_num(-1e9), expected.nan_to_num(-1e9))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_which_of_narrow_floats_are_at_most_others(programs: Programs, dtype: torch.dtype) -> None:
+    """NaN is at most nothing, and nothing at most NaN."""
+    found, numbers, others = of_pairs(programs, "set.le.u32", dtype)
+    assert torch.equal(found, -(numbers <= others).to(torch.int16))
 
 
 def test_sums_with_zero_settle_narrow_floats(programs: Programs) -> None:
