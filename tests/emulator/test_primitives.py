@@ -169,8 +169,14 @@ def of_pairs(programs: Programs, operation: str, dtype: torch.dtype) -> tuple[to
     bits = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
     bits = bits[torch.randperm(len(bits), generator=torch.Generator().manual_seed(0))]
     pairs = bits.view(torch.int32)
-    found = torch.tensor(launch(emulator, pairs, size=2**14, n=2**15), dtype=torch.int32).view(torch.int16)
-    return found, bits[: 2**15].view(dtype).float(), pairs.flip(0)[: 2**14].view(dtype).float()
+    ours, others = (
+        torch.cat([pairs[: 2**14], pairs]),
+        torch.cat([pairs.flip(0)[: 2**14], pairs]),
+    )  # some, and themselves
+    size = len(ours)
+    values = launch(emulator, torch.cat([ours, others.flip(0)]), size=size, n=2 * size)
+    found = torch.tensor(values, dtype=torch.int32).view(torch.int16)
+    return found, ours.view(dtype).float(), others.view(dtype).float()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
