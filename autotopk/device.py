@@ -44,9 +44,14 @@ class Device:
     @property
     def fingerprint(self) -> str:
         """The identity under which winners are stored; a name, from which nothing is read back."""
-        if self.type == "cpu":
-            return f"{self.model}{self.processors} cores"
-        return f"{self.model}sm_{self.arch}|{self.processors} SMs|{self.memory_gib} GiB"
+        return _fingerprint(self)
+
+
+@cache  # a first call asks for it time and again
+def _fingerprint(device: Device) -> str:
+    if device.type == "cpu":
+        return f"{device.model}{device.processors} cores"
+    return f"{device.model}sm_{device.arch}|{device.processors} SMs|{device.memory_gib} GiB"
 
 
 H100 = Device("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 132, 50 << 20, 79, 227 << 10)

@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol, get_args
 
@@ -198,7 +198,12 @@ class KernelSource(ABC):
         Compiled kernels that travel are known by it: machines differ in compilers, and may have none.
         """
         files, found = self.device_code()
-        return f"{found}|{self!r}" if files else self.cache_key()
+        return f"{found}|{self._text}" if files else self.cache_key()
+
+    @cached_property
+    def _text(self) -> str:
+        """A first call that looks for a kernel in vain asks for it."""
+        return repr(self)
 
     @abstractmethod
     def compile(self, arch: int) -> Kernel:
@@ -214,8 +219,10 @@ class KernelSource(ABC):
 
     def stored(self, arch: int) -> tuple[str, Stored] | None:
         """(the label of a store, what it holds of the kernel) of the first of STORES that has it. Raises BuildError."""
-        found = ((store.label, store.find(self, arch)) for store in STORES)
-        return next(((label, one) for label, one in found if one is not None), None)
+        for store in STORES:
+            if (found := store.find(self, arch)) is not None:
+                return store.label, found
+        return None
 
     def origin(self, arch: int) -> str:
         """Where `load` gets the kernel: the label of a store, "cache", or "compiler". Raises as `cache_key`."""

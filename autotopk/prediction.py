@@ -216,6 +216,8 @@ class Model:
     points: list[Point] = field(default_factory=list)
     regions: dict[Cell, Region] = field(default_factory=dict)
     examples: list[Example] = field(default_factory=list)
+    whole: dict[int, Sequence[object]] = field(default_factory=dict, repr=False, compare=False)
+    """Groups of strategies of which all were found to be fitted, by `id`."""
 
     def near(self, key: TuningKey) -> Near:
         """The points around a problem."""
@@ -224,6 +226,7 @@ class Model:
     def leave_out(self, strategy: str) -> None:
         """Predict nothing of it from now on."""
         self.strategies.pop(strategy, None)
+        self.whole.clear()
         self.forests.pop(strategy, None)
         self._curves.pop(strategy, None)
 

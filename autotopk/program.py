@@ -56,6 +56,10 @@ class HostProgram:
         """There is nothing to compile."""
         return True
 
+    def comes_along(self, arch: int) -> bool:
+        """It is there."""
+        return True
+
     def origins(self, arch: int) -> tuple[str, ...]:
         """There are no kernels."""
         return ()
@@ -113,7 +117,10 @@ class Launch:
 
     def blocks(self, problem: Problem) -> tuple[int, int, int]:
         """The grid for a problem."""
-        values = scalars(problem)
+        return self.blocks_for(scalars(problem))
+
+    def blocks_for(self, values: Mapping[str, int]) -> tuple[int, int, int]:
+        """The same for a problem's `scalars`."""
         x, y, z = (*(extent.of(values) for extent in self.grid), 1, 1)[:3]
         return x, y, z
 
@@ -155,6 +162,13 @@ class KernelProgram:
         """Whether all its kernels are there already, so that it runs where no compiler is."""
         try:
             return all(source.is_cached(arch) for source in self.sources)
+        except BuildError:  # device files are missing
+            return False
+
+    def comes_along(self, arch: int) -> bool:
+        """Whether a store has all its kernels."""
+        try:
+            return all(source.stored(arch) is not None for source in self.sources)
         except BuildError:  # device files are missing
             return False
 

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -29,18 +30,28 @@ def cache_dir() -> Path:
     text = os.environ.get("AUTOTOPK_CACHE_DIR")
     if text and (path := _existing_home(text)):
         return path
-    import platformdirs
-
-    try:
-        usual = _existing_home(platformdirs.user_cache_dir("autotopk", appauthor=False))
-    except RuntimeError:  # as later versions say that there is no home
-        usual = None
+    usual = _usual_cache_dir(os.path.expanduser("~"), *map(os.environ.get, _CACHES))
     found = usual or Path(tempfile.gettempdir(), f"autotopk-{_user()}")
     if text:
         _warn(f"AUTOTOPK_CACHE_DIR={inert(text)} names no home that is known here; {found} is used")
     elif usual is None:
         _warn(f"no home is known here; {found} is used, or what AUTOTOPK_CACHE_DIR names")
     return found
+
+
+_CACHES = ("XDG_CACHE_HOME", "LOCALAPPDATA")
+"""What platforms find their cache folder by, beside the user's home."""
+
+
+@lru_cache(8)  # a first call that looks for a kernel in vain asks for it
+def _usual_cache_dir(*told_by: str | None) -> Path | None:
+    """The platform's cache folder for autotopk, as long as the home and `_CACHES` are these."""
+    import platformdirs
+
+    try:
+        return _existing_home(platformdirs.user_cache_dir("autotopk", appauthor=False))
+    except RuntimeError:  # as later versions say that there is no home
+        return None
 
 
 def kernel_dir() -> Path:
@@ -121,6 +132,8 @@ def packs_dir() -> Path | None:
     None where that is 0, no, false or off.
     """
     text = os.environ.get("AUTOTOPK_PACKS", "").strip()
+    if not text:
+        return PACKS
     if text.lower() in OFF:
         return None
     return PACKS if text.lower() in ON else _path("AUTOTOPK_PACKS")
@@ -159,11 +172,12 @@ def peers() -> bool:
 def build_mode() -> BuildMode:
     """`AUTOTOPK_BUILD`: what happens where a call would run a kernel that is not compiled yet, else background."""
     word = os.environ.get("AUTOTOPK_BUILD", "").strip().lower()
+    if not word:
+        return "background"
     for mode in get_args(BuildMode):
         if word == mode:
             return mode  # type: ignore[no-any-return]
-    if word:
-        _warn(f"AUTOTOPK_BUILD={inert(word)} is none of {', '.join(get_args(BuildMode))}: background is taken")
+    _warn(f"AUTOTOPK_BUILD={inert(word)} is none of {', '.join(get_args(BuildMode))}: background is taken")
     return "background"
 
 

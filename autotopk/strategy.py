@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 from zlib import crc32
@@ -208,15 +208,21 @@ class Strategy(ABC):
     def parse_config(self, text: str) -> Config:
         """The configuration of a `Candidate`. Raises UnsupportedProblemError on unknown, missing or bad knobs."""
         try:
-            knobs, declared = parse_knobs(text), _declared(self.config_type)
-            if not set(declared) - set(_later(self.config_type)) <= set(knobs) <= set(declared):
-                raise ValueError(f"knobs are {sorted(declared)}")
-            for name, value in knobs.items():
-                if type(value) not in declared[name]:
-                    raise ValueError(f"{name}={value!r} is no {' or '.join(one.__name__ for one in declared[name])}")
-            return self.config_type(**knobs)
+            return _parsed(self.config_type, text)
         except Exception as error:  # a configuration may refuse in a way of its own
             raise UnsupportedProblemError(f"{text!r} is no configuration of {self.name}: {error}") from error
+
+
+@lru_cache(1 << 12)  # first calls ask for the same ones again and again
+def _parsed(config_type: type, text: str) -> Config:
+    """Raises ValueError, and what the type raises."""
+    knobs, declared = parse_knobs(text), _declared(config_type)
+    if not set(declared) - set(_later(config_type)) <= set(knobs) <= set(declared):
+        raise ValueError(f"knobs are {sorted(declared)}")
+    for name, value in knobs.items():
+        if type(value) not in declared[name]:
+            raise ValueError(f"{name}={value!r} is no {' or '.join(one.__name__ for one in declared[name])}")
+    return config_type(**knobs)
 
 
 def later(default: Knob) -> Any:

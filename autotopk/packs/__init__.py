@@ -96,6 +96,8 @@ class Packs:
         self._packs: dict[int, Pack | None] = {}
         self._checks: dict[int, Check | None] = {}
         self._sought = lru_cache(MOST_SOUGHT)(self._packed)
+        self._same: dict[tuple[int, int], tuple[Source, Stored | None]] = {}
+        """By `id` of a source: those that strategies keep are not hashed again, which takes longest of all here."""
         self.unchecked = False
         """All kernels are found, also those that nobody has checked: for who checks them."""
 
@@ -150,7 +152,14 @@ class Packs:
 
     def packed(self, source: Source, arch: int) -> Stored | None:
         """The same, whether it was checked or not; looked for once."""
-        return self._sought(source, arch)
+        same = self._same.get((id(source), arch))
+        if same is not None and same[0] is source:
+            return same[1]
+        if len(self._same) >= MOST_SOUGHT:
+            self._same.clear()
+        found = self._sought(source, arch)
+        self._same[id(source), arch] = source, found
+        return found
 
     def _packed(self, source: Source, arch: int) -> Stored | None:
         if (pack := self.pack(arch)) is None or (served := serving(arch)) is None:
@@ -172,6 +181,12 @@ def find(source: Source, arch: int) -> Stored | None:
     """See `Packs.find`."""
     packs = here()
     return None if packs is None else packs.find(source, arch)
+
+
+def pack(arch: int) -> Pack | None:
+    """See `Packs.pack`."""
+    packs = here()
+    return None if packs is None else packs.pack(arch)
 
 
 def reload() -> None:

@@ -18,6 +18,15 @@ MeasuredStep = Literal["exact", "bucket", "neighbour"]
 
 def lenders(device: Device, known: Mapping[str, Winners]) -> tuple[list[Winners], list[Winners]]:
     """The winners of twins, and those of kin, the nearest first; none for a CPU."""
+    own = known.get(device.fingerprint)
+    if own is None:
+        return _lenders(device, known)
+    if own.lenders is None:
+        own.lenders = _lenders(device, known)
+    return own.lenders
+
+
+def _lenders(device: Device, known: Mapping[str, Winners]) -> tuple[list[Winners], list[Winners]]:
     if device.type != "cuda":
         return [], []
     others = [

@@ -24,7 +24,7 @@ alone.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Literal
 
@@ -100,13 +100,13 @@ class Choice:
 
     def program(self, problem: Problem, device: Device) -> Program:
         """What to run; made once, for it is asked whether it is there, and then bound."""
-        if (problem, device) not in self._programs:
-            self._programs[problem, device] = self.strategy.program(self.config, problem, device)
-        return self._programs[problem, device]
+        if self._made is not None and self._made[:2] == (problem, device):
+            return self._made[2]
+        found = self.strategy.program(self.config, problem, device)
+        object.__setattr__(self, "_made", (problem, device, found))
+        return found
 
-    @cached_property
-    def _programs(self) -> dict[tuple[Problem, Device], Program]:
-        return {}
+    _made: tuple[Problem, Device, Program] | None = field(default=None, init=False, repr=False, compare=False)
 
 
 Ready = Callable[[Choice, Problem], str]
@@ -132,7 +132,7 @@ def choices(
     force: str | None = None,
     runtime: Runtime = default,
     ready: Ready | None = None,
-    hurry: Callable[[Problem], object] | None = None,
+    hurry: Ready | None = None,
 ) -> Iterator[Choice]:
     """Everything that could serve, best first; the last one is torch.topk, but for rows side by side.
 
@@ -142,7 +142,7 @@ def choices(
         force: name of a strategy to prefer; AUTOTOPK_STRATEGY by default.
         runtime: whose winners, failures and misses count.
         ready: what may answer before it is compiled; everything by default.
-        hurry: take at once what is first at the points around, and tell this of the problem.
+        hurry: take what is first at the points around and may answer by this, before anything is weighed.
     """
     asked = _Asked(problem, device, runtime, ready)
     force = None if problem.answer == MERGED else force or settings.forced_strategy()
@@ -235,9 +235,7 @@ class _Asked:
                 )
             yield choice
 
-    def predicted(
-        self, key: TuningKey, known: Mapping[str, Winners], hurry: Callable[[Problem], object] | None
-    ) -> Iterator[Choice]:
+    def predicted(self, key: TuningKey, known: Mapping[str, Winners], hurry: Ready | None) -> Iterator[Choice]:
         """What takes the least time by what was measured around; nothing where nothing was."""
         model = predicting.model_for(key, self.device, known)
         region = None if model is None else model.region(key)
@@ -252,8 +250,7 @@ class _Asked:
             if hurry is not None:
                 for strategy, config in predicting.at_points(self.problem, self.device, model):
                     choice = Choice("predicted", strategy, config, rejected=tuple(self.rejected))
-                    if self._may_answer(choice):
-                        hurry(self.problem)
+                    if self._may_answer(choice, hurry):
                         yield choice
             found = predicting.careful(predicting.proposals(self.problem, self.device, model), region.bound)
         except Exception as error:  # of anyone's strategy: the other steps name it
@@ -265,11 +262,13 @@ class _Asked:
             if self._may_answer(choice):
                 yield choice
 
-    def _may_answer(self, choice: Choice) -> bool:
-        """Whether what was predicted can run now; else why not is noted."""
+    def _may_answer(self, choice: Choice, ready: Ready | None = None) -> bool:
+        """Whether what was predicted can run now, by `ready` where that is given; else why not is noted."""
         try:
-            blocked = self.runtime.is_blocked(choice.candidate, self.device)
-            reason = "failed earlier in this process" if blocked else self._absent(choice)
+            if self.runtime.blocks and self.runtime.is_blocked(choice.candidate, self.device):
+                reason = "failed earlier in this process"
+            else:
+                reason = ready(choice, self.problem) if ready else self._absent(choice)
         except Exception as error:
             reason = self._raised(choice.strategy, error)
         if reason:

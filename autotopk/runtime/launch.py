@@ -278,10 +278,10 @@ def _launch(program: KernelProgram, problem: Problem, device: Device, index: int
     symbols = ", ".join(dict.fromkeys(kernel.symbol for kernel in kernels))
     if device.type != "cuda":
         raise BuildError(f"{symbols} needs a CUDA device, not {device.name}")
-    if (needed := program.scratch_bytes(problem)) > most_scratch(problem):
+    if program.scratch and (needed := program.scratch_bytes(problem)) > most_scratch(problem):
         raise BuildError(f"{symbols} needs {needed} bytes of scratch, more than {most_scratch(problem)}")
-    places, garbage, zeros = _places(program, problem)
     values = scalars(problem)
+    places, garbage, zeros = _places(program, problem)
     functions = [_functions.get(_key(kernel, index)) for kernel in kernels]
     if None in functions:
         with torch.cuda.device(index):
@@ -291,13 +291,13 @@ def _launch(program: KernelProgram, problem: Problem, device: Device, index: int
         tuple(
             (
                 function,
-                one.blocks(problem),
+                one.blocks_for(values),
                 kernel.threads,
                 kernel.shared_bytes,
                 kernel.cluster,
                 kernel.cooperative,
                 kernel.programmatic_launch,
-                tuple(_slot(parameter, places, values) for parameter in kernel.parameters),
+                tuple([_slot(parameter, places, values) for parameter in kernel.parameters]),
             )
             for function, one, kernel in zip(functions, program.launches, kernels, strict=True)
         ),

@@ -73,8 +73,7 @@ class Planner:
         device = device_of(input.device)
         captured_on = launch.captured_on(input)
         readiness = Readiness(self._runtime, device, self.answer, captured_on=captured_on)
-        hurried: list[Problem] = []
-        plan = self._plan(rows, input, device, readiness, hurried)
+        plan = self._plan(rows, input, device, readiness)
         counters.happened("plans")
         if plan is not None and plan.choice.step not in ("forced", "exact"):
             counters.happened("misses")
@@ -83,8 +82,8 @@ class Planner:
             log.debug("%s %s %s: %s", self.name, tuple(input.shape), input.dtype, told)
         if captured_on is None:
             self._plans.remember(key, plan)
-            if hurried:
-                self._runtime.afterwards.do(partial(self._weigh, key, hurried[0], plan, device))
+            if readiness.hurried is not None:
+                self._runtime.afterwards.do(partial(self._weigh, key, readiness.hurried, plan, device))
                 return plan
             try:
                 readiness.want(partial(self._plans.pop, key, None))
@@ -104,10 +103,8 @@ class Planner:
             again()
         readiness.want(again)
 
-    def _plan(
-        self, rows: View | None, input: Tensor, device: Device, readiness: Readiness, hurried: list[Problem]
-    ) -> Plan | None:
-        """How a strategy answers; None where torch does. What was predicted in a hurry is told."""
+    def _plan(self, rows: View | None, input: Tensor, device: Device, readiness: Readiness) -> Plan | None:
+        """How a strategy answers; None where torch does."""
         if rows is None or (self._longest is not None and rows.problem.cols > self._longest):
             return None
         problem = rows.problem
@@ -120,7 +117,7 @@ class Planner:
                     device,
                     runtime=self._runtime,
                     ready=readiness.ready,
-                    hurry=hurried.append if hurries else None,
+                    hurry=readiness.at_hand if hurries else None,
                 ):
                     if choice.step == "torch":
                         break

@@ -59,7 +59,7 @@ def model_for(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> M
     kind = kind_of(key, device.type)
     for winners in _own_and_twins(device, known):
         if models := winners.models(kind):
-            model = min(models, key=lambda one: one.bound(key))
+            model = models[0] if len(models) == 1 else min(models, key=lambda one: one.bound(key))
             if winners.device is not None:
                 _leave_out_changed(model, winners.device)
             return model
@@ -92,7 +92,11 @@ def _leave_out_changed(model: Model, device: Device) -> None:
 def unfitted(problem: Problem, device: Device, model: Model) -> str:
     """A strategy that would serve by its own rule and of which nothing was fitted: who knows whether it is the best."""
     serving = registry.serving(problem, device)
-    strange = (one for one in serving if one.name not in model.strategies and one is not torch_fallback)
+    if model.whole.get(id(serving)) is serving:  # as nearly always
+        return ""
+    strange = [one for one in serving if one.name not in model.strategies and one is not torch_fallback]
+    if not strange:
+        model.whole[id(serving)] = serving
     able = (one for one in strange if not one.reasons_unsupported(problem, device))
     return next((one.name for one in able if one.heuristic(problem, device) is not None), "")
 
@@ -102,11 +106,14 @@ def at_points(problem: Problem, device: Device, model: Model) -> Iterator[tuple[
 
     For a call that does not wait. Of drawn shapes it takes 8 % more time than the best rung in geometric mean.
     """
-    serving = {one.name: one for one in registry.serving(problem, device) if one.name in model.strategies}
-    for name in dict.fromkeys(point.first for point in model.near(TuningKey.of(problem)).judges):
-        of, _, written_ = name.partition(" ")
-        strategy = serving.get(of)
-        if strategy is None or strategy.reasons_unsupported(problem, device):
+    serving, tried = registry.serving(problem, device), set[str]()
+    for point in model.near(TuningKey.of(problem)).judges:
+        of, _, written_ = point.first.partition(" ")
+        if point.first in tried or of not in model.strategies:
+            continue
+        tried.add(point.first)
+        strategy = registry.get(of)
+        if strategy not in serving or strategy.reasons_unsupported(problem, device):
             continue
         if (config := strategy.fitting(written_, problem, device)) is not None:
             yield strategy, config

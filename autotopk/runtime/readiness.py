@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from autotopk import settings
+from autotopk import packs, settings
 from autotopk.device import Device
 from autotopk.problem import Answer, Problem
 from autotopk.program import Program
@@ -30,6 +30,8 @@ class Readiness:
         """
         self.wanted: Program | None = None
         """What came first and cannot answer, but could once it is compiled."""
+        self.hurried: Problem | None = None
+        """Answered by what is first nearby: nothing was weighed."""
         self._mode = settings.build_mode()
         self._runtime, self._device, self._answer, self._captured_on = runtime, device, answer, captured_on
 
@@ -47,6 +49,17 @@ class Readiness:
     def ready(self) -> Ready | None:
         """For `dispatch.choices`."""
         return None if self.builds else self._reason
+
+    def at_hand(self, choice: Choice, problem: Problem) -> str:
+        """As `ready` says it, to a call that does not wait: whether the kernels came along; the problem is noted.
+
+        To look into the cache of kernels takes as long as half of a plan: only where none come along for such a GPU.
+        """
+        program, arch = self._program_of(choice, problem), self._device.arch
+        if not (program.comes_along(arch) or (packs.pack(arch) is None and program.is_cached(arch))):
+            return "did not come along"
+        self.hurried = problem
+        return ""
 
     def lack(self, choice: Choice, problem: Problem) -> None:
         """Note that a choice cannot answer though its kernels seemed to be there."""

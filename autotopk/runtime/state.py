@@ -85,6 +85,11 @@ class Runtime:
         counters.left_out(f"{candidate.strategy}: {inert(error)}")
         warn(f"{candidate} failed and is left out: {error}")
 
+    @property
+    def blocks(self) -> bool:
+        """Whether `block` was called for any."""
+        return bool(self._blocked)
+
     def is_blocked(self, candidate: Candidate, device: Device) -> bool:
         """Whether `block` was called for it."""
         return (candidate, device.fingerprint) in self._blocked

@@ -6,9 +6,12 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from autotopk.problem import DTYPE_BYTES, VECTOR_BYTES, MemoryLayout, Problem, vector_width
+
+_DTYPES = {getattr(torch, name): name for name in DTYPE_BYTES}
 
 Run = Callable[..., Any]
 """From a tensor to the tensors of an answer, a tuple of them or one."""
@@ -29,21 +32,21 @@ class View:
     @classmethod
     def of(cls, x: Tensor, k: int, dim: int, largest: bool, sorted: bool, stable: bool = False) -> "View | None":
         """None where the call must go to torch.topk: 0-d, empty, k = 0, bad arguments, other dtypes and devices."""
-        dtype = str(x.dtype).removeprefix("torch.")
-        if x.dim() == 0 or x.numel() == 0 or not -x.dim() <= dim < x.dim():
+        dtype, place, batch, strides = _DTYPES.get(x.dtype), x.device.type, [*x.shape], [*x.stride()]
+        dims = len(batch)
+        if dtype is None or not -dims <= dim < dims or place not in ("cpu", "cuda"):
             return None
-        if not 0 < k <= x.shape[dim] or dtype not in DTYPE_BYTES or x.device.type not in ("cpu", "cuda"):
+        cols, step = batch.pop(dim), strides.pop(dim)
+        rows = prod(batch)
+        if not (rows and 0 < k <= cols):
             return None
-        rows_last = x if dim in (-1, x.dim() - 1) else x.movedim(dim, -1)
-        *batch, cols = rows_last.shape
-        rows = x.numel() // cols
-        row_stride = even_row_stride(rows_last)
+        row_stride = None if cols > 1 and step != 1 else _even_stride(batch, strides, alone=cols)
         address, stride = (0, cols) if row_stride is None else (x.data_ptr(), row_stride)  # of the copy, of the tensor
         vector = vector_width(address, stride, cols, DTYPE_BYTES[dtype])
         layout = MemoryLayout(stride, vector=vector, aligned=address % VECTOR_BYTES == 0)
-        sizes, place = (rows, cols, k, dtype), x.device.type
+        sizes = rows, cols, k, dtype
         problem = Problem(*sizes, largest, sorted, stable=stable, device_type=place, layout=layout)
-        return cls(problem, (*batch, k), dim % x.dim() - x.dim(), copied=row_stride is None)
+        return cls(problem, (*batch, k), dim % dims - dims, copied=row_stride is None)
 
     def beside(self, x: Tensor) -> "View | None":
         """The same tensor seen as rows side by side, without a copy.
@@ -54,8 +57,9 @@ class View:
         if self.dim == -1 and not self.copied:
             return None
         at = x.dim() + self.dim
-        row_stride = _even_stride(x, range(at), alone=0)
-        if row_stride is None or _even_stride(x, range(at + 1, x.dim()), alone=1) != 1:
+        sizes, strides = x.shape, x.stride()
+        row_stride = _even_stride(sizes[:at], strides[:at], alone=0)
+        if row_stride is None or _even_stride(sizes[at + 1 :], strides[at + 1 :], alone=1) != 1:
             return None
         layout = MemoryLayout(row_stride, col_stride=x.stride(at), inner=prod(x.shape[at + 1 :]))
         rows, cols, k = self.problem.rows, self.problem.cols, self.problem.k
@@ -124,12 +128,12 @@ def even_row_stride(x: Tensor) -> int | None:
     cols = x.shape[-1]
     if cols > 1 and x.stride(-1) != 1:
         return None
-    return _even_stride(x, range(x.dim() - 1), alone=cols)
+    return _even_stride(x.shape[:-1], x.stride()[:-1], alone=cols)
 
 
-def _even_stride(x: Tensor, dims: Sequence[int], *, alone: int) -> int | None:
+def _even_stride(sizes: Sequence[int], strides: Sequence[int], *, alone: int) -> int | None:
     """Distance between neighbours where these dimensions step evenly as one, else None; `alone` for one element."""
-    wide = [(x.shape[dim], x.stride(dim)) for dim in dims if x.shape[dim] > 1]
+    wide = [one for one in zip(sizes, strides, strict=True) if one[0] > 1]
     for (_, outer), (size, inner) in pairwise(wide):
         if outer != size * inner:
             return None

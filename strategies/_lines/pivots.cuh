@@ -29,19 +29,27 @@ template <unsigned PIVOTS, int MOST, class Entry, class Put>
 __device__ __forceinline__ void rank_crowd(Entry* entries, unsigned count, unsigned first, unsigned want, Entry* pivots,
                                            unsigned* counts, Put put) {
   constexpr unsigned LANES = THREADS / PIVOTS > 32 ? 32 : THREADS / PIVOTS > 1 ? THREADS / PIVOTS : 1;
-#pragma unroll 1
-  for (unsigned number = threadIdx.x / LANES; number < PIVOTS; number += THREADS / LANES) {
-    const Entry entry = entries[place_of_pivot<PIVOTS>(number, count)];
-    unsigned rank = 0;
-#pragma unroll 4
-    for (unsigned other = threadIdx.x % LANES; other < PIVOTS; other += LANES) {
-      const Entry its = entries[place_of_pivot<PIVOTS>(other, count)];
-      rank += its > entry || (its == entry && other < number);
-    }
+  constexpr int OF_THREAD = PIVOTS > THREADS ? PIVOTS / THREADS : 1;
+  // side by side first: where one is takes longer to tell than how two compare
+  for (unsigned number = threadIdx.x; number < PIVOTS; number += THREADS)
+    pivots[number] = entries[place_of_pivot<PIVOTS>(number, count)], counts[number] = 0;
+  __syncthreads();
+  Entry own[OF_THREAD];
+  unsigned ranks[OF_THREAD];
 #pragma unroll
-    for (unsigned distance = LANES / 2; distance; distance /= 2) rank += __shfl_xor_sync(~0u, rank, distance);
-    if (threadIdx.x % LANES == 0) pivots[rank] = entry, counts[number] = 0;
+  for (int i = 0; i < OF_THREAD; i++) {
+    const unsigned number = threadIdx.x / LANES + i * THREADS;
+    own[i] = pivots[min(number, PIVOTS - 1)], ranks[i] = 0;
+#pragma unroll 8
+    for (unsigned other = threadIdx.x % LANES; other < PIVOTS; other += LANES)
+      ranks[i] += pivots[other] > own[i] || (pivots[other] == own[i] && other < number);
+#pragma unroll
+    for (unsigned distance = LANES / 2; distance; distance /= 2) ranks[i] += __shfl_xor_sync(~0u, ranks[i], distance);
   }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < OF_THREAD; i++)
+    if (threadIdx.x % LANES == 0 && threadIdx.x / LANES + i * THREADS < PIVOTS) pivots[ranks[i]] = own[i];
   __syncthreads();
   Entry held[MOST];
   unsigned places[MOST];  // and intervals

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from autotopk.candidate import Knob
@@ -98,8 +99,13 @@ class RadixStrategy(Strategy):
 
 def source(config: RadixConfig, problem: Problem) -> TileLangSource:
     """The kernel of a configuration for the problem's elements and their alignment."""
+    vector = min(config.vector, problem.layout.vector)
+    return _source(config, 8 * problem.itemsize, problem.dtype in FLOAT_INF, vector, streams(config, problem))
+
+
+@lru_cache(1 << 12)  # one kernel serves many shapes
+def _source(config: RadixConfig, bits: int, is_float: bool, vector: int, streamed: bool) -> TileLangSource:
     family = "block_radix" if config.blocks_per_row == 1 else "cluster_radix"
-    bits, is_float = 8 * problem.itemsize, problem.dtype in FLOAT_INF
     order = "sorted" if config.capacity else "any_order"
     return TileLangSource(
         function="autotopk.strategies._radix.device.topk:radix_topk",
@@ -109,9 +115,9 @@ def source(config: RadixConfig, problem: Problem) -> TileLangSource:
             ("threads", config.threads),
             ("blocks", config.blocks_per_row),
             ("radix_bits", config.radix_bits),
-            ("vector", min(config.vector, problem.layout.vector)),
+            ("vector", vector),
             ("items", config.items),
-            ("streams", streams(config, problem)),
+            ("streams", streamed),
             ("capacity", config.capacity),
         ),
         symbol=f"autotopk_{family}_{'float' if is_float else 'int'}{bits}_{order}",

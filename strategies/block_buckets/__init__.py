@@ -164,6 +164,7 @@ def _in_order(problem: Problem, device: Device) -> bool:
     return problem.sorted or problem.answer == WINDOWS or few
 
 
+@lru_cache(1 << 10)  # one kernel serves many shapes
 def _source(config: BlockBucketsConfig, kind: str, *, ordered: bool = True, windows: bool = False) -> CudaSource:
     element_bytes = DTYPE_BYTES[kind]
     constants = {

@@ -240,8 +240,8 @@ struct Chances {
   float lanes, warps;
 };
 
-template <int COUNT> __device__ __forceinline__ Chances chances_of(unsigned want, unsigned among, int group, float warps) {
-  float none = 1 - fminf(__fdividef(float(want), float(among)), 0.9999f);  // of them wanted
+template <int COUNT> __device__ __forceinline__ Chances chances_of(float want, float among, int group, float warps) {
+  float none = 1 - fminf(__fdividef(want, among), 0.9999f);  // of them wanted
 #pragma unroll
   for (int times = 4; times <= COUNT; times *= 4)
     if (times <= group) none *= none, none *= none;
@@ -306,12 +306,16 @@ struct Plan {
 };
 
 template <int COUNT> __device__ __forceinline__ Plan plan_of(unsigned want, const Row& row) {
-  const float warps = fminf(float(row.end - row.begin) / 32 + 0.01f, WARPS);
+  const unsigned lines = row.end - row.begin;
+  const float warps = fminf(float(lines) / 32 + 0.01f, WARPS);
   int group = 1;
 #pragma unroll
   for (int larger = 4; larger <= COUNT; larger *= 4)
     if (larger * (unsigned long long)want <= row.cols) group = larger;
-  return {group, ranks_from(chances_of<COUNT>(want, row.cols, group, warps), warps)};
+  float all = float(row.cols);
+  if (group > VECTOR && lines * VECTOR < unsigned(group) * THREADS)  // the last of these lines are not every thread's
+    all *= __fdividef(float(min(lines, unsigned(THREADS)) * group), float(max(lines, 1u) * VECTOR));
+  return {group, ranks_from(chances_of<COUNT>(float(want), all, group, warps), warps)};
 }
 
 // The cut that is planned, and a key that few are above. All elements reach a cut of 0. Has a barrier.

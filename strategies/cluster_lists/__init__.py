@@ -208,6 +208,7 @@ class ClusterLists(LinesStrategy):
         return KernelProgram.of(source, Extent(config.blocks, (("rows", 1),)))
 
 
+@lru_cache(1 << 10)  # one kernel serves many shapes
 def _source(config: ClusterListsConfig, kind: str, *, windows: bool) -> CudaSource:
     element_bytes = DTYPE_BYTES[kind]
     constants = {

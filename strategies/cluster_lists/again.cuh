@@ -67,14 +67,13 @@ __device__ __forceinline__ Counted add_all(const Room& room, const Around<Blocks
 struct Sending {
   unsigned own;     // entries of this block
   unsigned before;  // entries of blocks before it
-  unsigned total;
   unsigned odd;     // the slot of the first, 0 or 1
 };
 
 // `its`: entries of the block with the lane's number.
 template <class Blocks> __device__ __forceinline__ Sending sending_of(unsigned its) {
   const unsigned own = Blocks::own(), before = __reduce_add_sync(~0u, lane_of() < own ? its : 0);
-  return {__shfl_sync(~0u, its, own), before, __reduce_add_sync(~0u, its), PACKED ? before & 1 : 0};
+  return {__shfl_sync(~0u, its, own), before, PACKED ? before & 1 : 0};
 }
 
 // Store elements as entries: their columns first, whose keys are read again, one by each thread, for few threads have more than others
@@ -169,7 +168,7 @@ struct Bracket {
     return at(__fdividef(log2f(__fdividef(float(within), float(want))), log2f(__fdividef(float(within), float(max(above, 1u))))), most, order);
   }
   __device__ __forceinline__ Key evenly(unsigned want, Key most, Order order) const {
-    return at(__fdividef(float(within - want), float(within - above)), most, order);
+    return at(__fdividef(float(within) - float(want), float(within - above)), most, order);
   }
 };
 

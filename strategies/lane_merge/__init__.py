@@ -144,7 +144,7 @@ class LaneMergeKernel:
         rounds = 14 * (self.most if self.unrolled else 1.5 * problem.k + 3)
         return self.config.lanes * (8 * self.vectors * self.width - 2 * self.inside + rounds)
 
-    @property
+    @cached_property
     def source(self) -> TritonSource:
         """The kernel."""
         lanes, itemsize = self.config.lanes, DTYPE_BYTES[self.dtype]
@@ -268,7 +268,10 @@ def _kernel(config: LaneMergeConfig, problem: Problem) -> LaneMergeKernel:
     if not config.vectors:
         return LaneMergeKernel.least(config, problem)
     sizes, reading = (config.vectors, config.inside, config.most), reading_of(config.lanes, problem)
-    return LaneMergeKernel(config, *sizes, problem.dtype, problem.largest, reading)
+    return _rung(config, *sizes, problem.dtype, problem.largest, reading)
+
+
+_rung = lru_cache(1 << 12)(LaneMergeKernel)  # one serves many shapes
 
 
 def fits(config: LaneConfig, problem: Problem) -> bool:

@@ -182,6 +182,7 @@ class LoadMaxima(LinesStrategy):
         return KernelProgram.of(source, Extent(config.blocks, (("rows", 1),)))
 
 
+@lru_cache(1 << 10)  # one kernel serves many shapes
 def _source(config: LoadMaximaConfig, kind: str, *, windows: bool) -> CudaSource:
     element_bytes, capacity = DTYPE_BYTES[kind], config.capacity
     constants = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import ClassVar, Self
 
 from autotopk.candidate import Knob
@@ -69,7 +69,7 @@ class MaskedArgmaxKernel:
         """About the instructions of a row's threads for one of k: some for every element and every warp."""
         return self.longest * (0.9 if self.aligned else 1) + 512 * self.config.warps / self.config.rows_per_program
 
-    @property
+    @cached_property
     def source(self) -> TritonSource:
         """The kernel."""
         itemsize = DTYPE_BYTES[self.element]
@@ -196,7 +196,10 @@ def _kernel(config: MaskedArgmaxConfig, problem: Problem) -> MaskedArgmaxKernel:
     if not config.longest:
         return MaskedArgmaxKernel.least(config, problem)
     aligned = config.rows_per_program == 1 and _aligned(problem)
-    return MaskedArgmaxKernel(config, config.longest, config.most, _element(problem.dtype), aligned)
+    return _rung(config, config.longest, config.most, _element(problem.dtype), aligned)
+
+
+_rung = lru_cache(1 << 12)(MaskedArgmaxKernel)  # one serves many shapes
 
 
 def _named(layout: MaskedArgmaxConfig, problem: Problem) -> MaskedArgmaxConfig:

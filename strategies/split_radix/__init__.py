@@ -307,6 +307,7 @@ def _rung(blocks: int, threads: int, capacity: int) -> SplitRadixConfig:
     return SplitRadixConfig(blocks, threads, 4, capacity)
 
 
+@lru_cache(1 << 10)  # one kernel serves many shapes
 def _split(config: SplitRadixConfig, kind: str, *, windows: bool = False) -> CudaSource:
     pointers = ("x", "found_keys", "found_columns", "shared_state", "values", "indices")
     kinds: dict[str, ParameterKind] = {

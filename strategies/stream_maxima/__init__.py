@@ -180,6 +180,7 @@ class StreamMaxima(LinesStrategy):
         return KernelProgram.of(source, Extent(config.blocks, (("rows", 1),)))
 
 
+@lru_cache(1 << 10)  # one kernel serves many shapes
 def _source(config: StreamMaximaConfig, kind: str) -> CudaSource:
     element_bytes, capacity = DTYPE_BYTES[kind], config.capacity
     constants = {

@@ -133,6 +133,7 @@ def _parts(config: WholeRowsConfig, problem: Problem) -> int:
     return -(-problem.rows * problem.cols // _part(config, problem.itemsize))
 
 
+@lru_cache(1 << 10)  # one kernel serves many shapes
 def _source(config: WholeRowsConfig, itemsize: int) -> CudaSource:
     kinds: dict[str, ParameterKind] = {
         **dict.fromkeys(("x", "values", "indices"), "pointer"),

@@ -210,6 +210,7 @@ def _whole(blocks: int) -> WideRadixConfig:
     return WideRadixConfig(LADDER_THREADS, min(blocks, MAX_BLOCKS), False)
 
 
+@lru_cache(1 << 10)  # one kernel serves many shapes
 def _source(kind: str, threads: int, arch: int) -> CudaSource:
     shared = ("state", "bounds", "counts", "nearest", "tallies", "tables", "sums")
     pointers = ("x", "entries", *shared, "values", "indices")

@@ -186,6 +186,17 @@ def test_every_block_has_threads_that_send_to_it() -> None:
         ClusterListsConfig(16, 32, 1, 256)
 
 
+def barriers(sequences: Sequences, config: BlockBucketsConfig, cols: int, k: int, dtype: str, seed: int) -> int:
+    """That `block_buckets` takes for a random row, in order."""
+    x = torch.randn(1, cols, generator=torch.Generator().manual_seed(seed)).to(getattr(torch, dtype))
+    problem = Problem.contiguous(1, cols, k, dtype)
+    program = registry.get("block_buckets").program(config, problem, H100)
+    assert isinstance(program, KernelProgram)
+    (launch,) = program.launches
+    answer = {"values": torch.empty(1, k, dtype=x.dtype), "indices": torch.empty(1, k, dtype=torch.int64)}
+    return sequences.emulator(launch.source)(1, {**scalars(problem), "x": x, **answer}).barriers
+
+
 @pytest.mark.parametrize("share", [0.26, 0.4, 0.49, 0.6])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_random_rows_are_counted_once(dtype: str, share: float, sequences: Sequences) -> None:
@@ -193,19 +204,27 @@ def test_random_rows_are_counted_once(dtype: str, share: float, sequences: Seque
 
     Counting takes barriers.
     """
-    strategy, config, rows = registry.get("block_buckets"), BlockBucketsConfig(256, 4, 1280), 40
+    config, rows = BlockBucketsConfig(256, 4, 1280), 40
+    once = min(barriers(sequences, config, 1600, 100, dtype, seed) for seed in range(4))
+    found = [barriers(sequences, config, 1600, int(share * 1600), dtype, seed) for seed in range(rows)]
+    assert sum(one > once for one in found) <= 1
 
-    def barriers(k: int, seed: int) -> int:
-        x = torch.randn(1, 1600, generator=torch.Generator().manual_seed(seed)).to(getattr(torch, dtype))
-        problem = Problem.contiguous(1, x.shape[1], k, dtype)
-        program = strategy.program(config, problem, H100)
-        assert isinstance(program, KernelProgram)
-        (launch,) = program.launches
-        answer = {"values": torch.empty(1, k, dtype=x.dtype), "indices": torch.empty(1, k, dtype=torch.int64)}
-        return sequences.emulator(launch.source)(1, {**scalars(problem), "x": x, **answer}).barriers
 
-    once = min(barriers(100, seed) for seed in range(4))
-    assert sum(barriers(int(share * 1600), seed) > once for seed in range(rows)) <= 1
+@pytest.mark.parametrize(
+    ("config", "cols", "k", "dtype"),
+    [
+        (BlockBucketsConfig(512, 4, 640), 6080, 289, "bfloat16"),
+        (BlockBucketsConfig(256, 4, 320), 2600, 120, "float32"),
+        (BlockBucketsConfig(1024, 4, 320), 2000, 100, "float32"),
+    ],
+    ids=str,
+)
+def test_rows_of_which_threads_have_unlike_shares_are_listed_once(
+    config: BlockBucketsConfig, cols: int, k: int, dtype: str, sequences: Sequences
+) -> None:
+    """By `block_buckets`: a guess is of as many elements as there are, though some threads have fewer, or none."""
+    once = barriers(sequences, config, config.room // DTYPE_BYTES[dtype], k, dtype, 0)
+    assert sum(barriers(sequences, config, cols, k, dtype, seed) != once for seed in range(12)) <= 1
 
 
 @pytest.mark.parametrize("step", [2.0**-8, 1.0, 2.0**20], ids=["near", "apart", "far"])

@@ -7,16 +7,19 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from statistics import geometric_mean
+from typing import NamedTuple
 
 import pytest
 import torch
 
 import autotopk
-from autotopk import packs, settings
+from autotopk import kernel, packs, settings
 from autotopk.candidate import Candidate
 from autotopk.device import H100, Device, cpu_device
 from autotopk.forest import INNER, LEAVES, NO_QUESTION, Forest
+from autotopk.kernel import Kernel, KernelSource
 from autotopk.key import TuningKey
+from autotopk.packs.file import Stored
 from autotopk.prediction import Example, Model, Point, Region, cell_of, kind_of, place_of, rows_of, sizes_of
 from autotopk.problem import Problem
 from autotopk.runtime import dispatch, planning, predicting
@@ -186,6 +189,38 @@ def test_the_nearest_that_serves_is_taken(background: None, strategy: Laddered, 
     check(X, K)
     assert driver.launched == ["low", "usual"]
     default.builds.stop()
+
+
+class _Shipped(NamedTuple):
+    """A store of one kernel."""
+
+    source: KernelSource
+    kernel: Kernel
+    label: str = "pack"
+
+    def find(self, source: KernelSource, arch: int) -> Stored | None:
+        found = Stored("its", self.kernel.code, lambda: self.kernel.to_bytes("its"))
+        return found if source == self.source else None
+
+
+@unwarned
+def test_where_kernels_come_along_a_first_call_takes_one_of_them(
+    background: None, monkeypatch: pytest.MonkeyPatch, strategy: Laddered, driver: Driver
+) -> None:
+    """Though what is first nearby was compiled here: that is weighed after it."""
+    its = model("high", fast=1.0, low=0.5, high=0.0, usual=0.5)
+    [here] = its.points
+    its.points.append(replace(here, place=(here.place[0] + 0.2, *here.place[1:]), first='laddered {"name":"low"}'))
+    publish(its)
+    for name in ("high", "low"):
+        strategy.load(name)
+    low = strategy.source("low")
+    monkeypatch.setattr(kernel, "STORES", [_Shipped(low, low.load(0))])
+    monkeypatch.setattr(packs, "pack", lambda arch: True)
+    check(X, K)
+    settled()
+    check(X, K)
+    assert driver.launched == ["low", "high"]
 
 
 @unwarned
