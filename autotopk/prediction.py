@@ -9,7 +9,8 @@ Of an operation on a device,
 
 Nearness is of rows, cols and k, in doublings, and of the dtype's width and the order. A region is a cell of `CELL`
 doublings of rows, cols and k, of one width and order; its bound says how much slower than the best of what was
-measured the choice was at points around it that were left out of the fit.
+measured the choice was at points around it that were left out of the fit. Where enough points were measured, choices
+have narrower ones by how much they are in doubt (`autotopk.doubt`).
 """
 
 import json
@@ -20,8 +21,10 @@ from itertools import chain
 from math import inf, isfinite, log2
 from typing import NamedTuple
 
+from autotopk import doubt
 from autotopk.candidate import Candidate
 from autotopk.curve import Curve
+from autotopk.doubt import Contest, Level, Rival
 from autotopk.forest import Forest
 from autotopk.key import TuningKey
 from autotopk.nearby import Place, Said, around, said_of
@@ -42,7 +45,10 @@ OTHER_WIDTH, OTHER_ORDER = 0.5, 0.5
 PLAIN = "topk"
 
 RESIDUAL_UNIT, NOBODY = 1e-4, -1
-"""Of the numbers that residuals are stored as; in place of a `Point.first` that there is not."""
+"""Of the numbers that residuals are stored as; in place of a `Point.first`, or `off`, that there is not."""
+
+NO_NAME = ""
+"""What no strategy or candidate is called."""
 
 ROW_NUMBERS = 20_000
 """Of points, which are stored in rows of some more: so many rows are read sooner than one of each point."""
@@ -62,7 +68,8 @@ class Fitted:
     part: str
     """"strategy": coefficients, then the largest terms; "forest": `Forest.numbers`; "candidate": points it was
     measured at; "points": `_stored` one after another, with places among strategies, then candidates; "regions": cell,
-    bound, points around, and so on; "example": rows, cols, k, whether sorted, then terms there."""
+    bound, points around, and so on; "offs": `Point.off` of all points in their order; "levels": `doubt.numbers_of`;
+    "example": rows, cols, k, whether sorted, then terms there."""
     name: str
     """Of the strategy or candidate; of an example, dtype and candidate; else a number, in order."""
     numbers: tuple[float, ...]
@@ -165,6 +172,8 @@ class Point:
     """Strategies that were far behind, see `FAR_BEHIND`, or are predicted to be where they were not measured."""
     first: str = ""
     """The candidate that is predicted to take the least time there, of those that no compiler is needed for."""
+    off: float | None = None
+    """What predictions of about the least times differed in when it was left out; None where there were no two."""
 
     @cached_property
     def quick(self) -> frozenset[str]:
@@ -215,6 +224,8 @@ class Model:
     candidates: dict[str, int] = field(default_factory=dict)
     points: list[Point] = field(default_factory=list)
     regions: dict[Cell, Region] = field(default_factory=dict)
+    levels: list[Level] = field(default_factory=list)
+    """Of doubt; none where too few points were measured to tell."""
     examples: list[Example] = field(default_factory=list)
     whole: dict[int, Sequence[object]] = field(default_factory=dict, repr=False, compare=False)
     """Groups of strategies of which all were found to be fitted, by `id`."""
@@ -233,8 +244,23 @@ class Model:
     @cached_property
     def _around(self) -> Callable[[Place], tuple[Said, Sequence[Point]]]:
         """The residuals around a place, and the nearest points."""
-        points = sorted(self.points, key=lambda one: one.place)
-        return around([one.place for one in points], [one.residuals for one in points], points)
+        return self._said_by_points([one.residuals for one in self._in_order])
+
+    @cached_property
+    def _squares_around(self) -> Callable[[Place], tuple[Said, Sequence[Point]]]:
+        """Squares of residuals around a place, beyond what is usual; under `NO_NAME` what predictions differ in."""
+        said = []
+        for one in self._in_order:
+            its = {name: residual**2 - doubt.SPREAD**2 for name, residual in one.residuals.items()}
+            said.append(its if one.off is None else {**its, NO_NAME: one.off - doubt.OFF})
+        return self._said_by_points(said)
+
+    @cached_property
+    def _in_order(self) -> list[Point]:
+        return sorted(self.points, key=lambda one: one.place)
+
+    def _said_by_points(self, said: Sequence[Mapping[str, float]]) -> Callable[[Place], tuple[Said, Sequence[Point]]]:
+        return around([one.place for one in self._in_order], said, self._in_order)
 
     @cached_property
     def _curves(self) -> dict[str, Curve]:
@@ -275,6 +301,29 @@ class Model:
         region = self.region(key)
         return inf if region is None else region.bound
 
+    def contests(self, key: TuningKey, found: Sequence[Rival]) -> list[Contest]:
+        """Of a choice at a problem with its rivals, see `doubt.rivals`."""
+        means, squares = self.near(key).residuals, self._squares_around(place_of(key))[0]
+
+        def square_of(name: str) -> float:
+            return max(doubt.LEAST, said_of(squares, name) + doubt.SPREAD**2 - said_of(means, name) ** 2)
+
+        return doubt.contests(found, square_of)
+
+    def bound_among(self, key: TuningKey, found: Sequence[Rival], time_us: float) -> float:
+        """Of what is predicted to take so long, at a problem whose first choice is among its rivals.
+
+        By the doubt of that choice where there are levels, and as many times more as it is behind; else of the region.
+        """
+        if not self.levels or self.region(key) is None:
+            return self.bound(key)
+        level = doubt.bound_of(doubt.doubt_of(self.contests(key, found), self.differing(key)), self.levels)
+        return level * max(1.0, time_us / found[0][2])
+
+    def differing(self, key: TuningKey) -> float:
+        """What predictions of about the least times differ in around a problem, where they were left out."""
+        return said_of(self._squares_around(place_of(key))[0], NO_NAME) + doubt.OFF
+
 
 def _nothing(candidate: str, knobs: Sequence[float], terms: Sequence[float]) -> None:
     """Of what was not fitted."""
@@ -304,6 +353,12 @@ def rows_of(model: Model, device: str, kind: str) -> list[Fitted]:
             rows.append([])
         rows[-1] += _stored(point, places)
     found += [Fitted(device, kind, "points", f"{at:06}", tuple(row)) for at, row in enumerate(rows) if row]
+    if any(one.off is not None for one in model.points):
+        offs = [NOBODY if one.off is None else round(one.off / RESIDUAL_UNIT) for one in model.points]
+        parts = [tuple(offs[at : at + ROW_NUMBERS]) for at in range(0, len(offs), ROW_NUMBERS)]
+        found += [Fitted(device, kind, "offs", f"{at:06}", part) for at, part in enumerate(parts)]
+    if model.levels:
+        found.append(Fitted(device, kind, "levels", "0", _short(doubt.numbers_of(model.levels))))
     for example in model.examples:
         key = example.key
         its = _short((key.rows, key.cols, key.k, int(key.sorted), *example.terms))
@@ -352,7 +407,7 @@ def _points_in(numbers: Sequence[int], names: Sequence[str]) -> Iterator[Point]:
 def model_of(rows: Iterable[Sequence[str]]) -> Model:
     """The inverse, of the (..., part, name, numbers) of one kind. Raises ValueError on what is no model."""
     parts: dict[str, dict[str, Sequence[float]]]
-    parts = {"strategy": {}, "forest": {}, "candidate": {}, "points": {}, "regions": {}, "example": {}}
+    parts = {one: {} for one in ("strategy", "forest", "candidate", "points", "offs", "levels", "regions", "example")}
     rows = list(rows)
     texts = list(dict.fromkeys(row[4] for row in rows))  # many are alike
     numbers_of = dict(zip(texts, all_numbers_in(texts), strict=True))
@@ -369,6 +424,10 @@ def model_of(rows: Iterable[Sequence[str]]) -> Model:
         model.candidates = {name: int(points) for name, (points,) in parts["candidate"].items()}
         for _, numbers in sorted(parts["points"].items()):
             model.points += _points_in(numbers, names)  # type: ignore[arg-type]  # told where it is not so
+        if offs := [number for _, numbers in sorted(parts["offs"].items()) for number in numbers]:
+            for point, off in zip(model.points, offs, strict=True):
+                point.off = None if off == NOBODY else _off_of(off)
+        model.levels = [level for numbers in parts["levels"].values() for level in doubt.levels_in(numbers)]
         for numbers in parts["regions"].values():
             for *cell, bound, points in zip(*(numbers[at::7] for at in range(7)), strict=True):
                 row, col, count, width, order = map(int, cell)
@@ -382,6 +441,13 @@ def model_of(rows: Iterable[Sequence[str]]) -> Model:
     if any(max(map(abs, point.residuals.values()), default=0.0) > MOST_RESIDUAL for point in model.points):
         raise ValueError("what was fitted has a residual that no time has")
     return model
+
+
+def _off_of(number: float) -> float:
+    """Raises ValueError where it is no integer of those that are stored."""
+    if type(number) is not int or not 0 <= number <= MOST_RESIDUAL / RESIDUAL_UNIT:
+        raise ValueError(f"predictions do not differ in {number}")
+    return RESIDUAL_UNIT * number
 
 
 MOST_RESIDUAL = 50.0

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache, partial
-from math import exp, fsum, log
+from math import exp, fsum, inf, log
 from pathlib import Path
 from statistics import quantiles
 from typing import NamedTuple
@@ -24,6 +24,7 @@ import numpy as np
 from autotopk import registry
 from autotopk.candidate import TORCH_TOPK, Candidate, knobs_json
 from autotopk.device import Device
+from autotopk.doubt import rivals
 from autotopk.errors import AutotopkError
 from autotopk.key import TuningKey
 from autotopk.nearby import Place
@@ -352,6 +353,18 @@ def host_us(find: Callable[[Problem, Device, Model], Iterable[object]], model: M
     return (time.process_time() - begun) / UNMET * 1e6
 
 
+def drawn_bounds(model: Model, device: Device, count: int = UNMET) -> list[float]:
+    """Of choices at shapes drawn as those of the tag `grid`, by a seed of their own, in order; infinite of none."""
+    found = []
+    for workload in spread(count, seed=2):
+        proposed = predicting.careful(
+            predicting.proposals(workload.problem(device.type), device, model), model.bound(workload.key)
+        )
+        near = rivals(one.rival for one in proposed)
+        found.append(model.bound_among(workload.key, near, near[0][2]) if near else inf)
+    return sorted(found)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a table for each device."""
     parser = ArgumentParser(description=__doc__)
@@ -391,9 +404,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{kind}: a first call looks {first:.0f} us for what serves it, predictions take {whole:.0f} us")
             told = sorted(region.bound for region in model.regions.values())
             if told:
-                median, most = told[len(told) // 2], told[int(0.95 * (len(told) - 1))]
                 counts = f"{len(model.points)} points, {len(told)} regions"
-                print(f"{kind}: {counts}, bounds {median:.3f}, {most:.3f} of 95 %")
+                print(f"{kind}: {counts}, bounds {_middle_and_most(told)}")
+            if model.levels:
+                drawn = _middle_and_most(drawn_bounds(model, device))
+                levels = ", ".join(f"{one.bound:.3f} below a doubt of {one.doubt:.4f}" for one in model.levels)
+                print(f"{kind}: bounds {levels}; {drawn} of {UNMET} drawn shapes")
+
+
+def _middle_and_most(told: Sequence[float]) -> str:
+    return f"{told[len(told) // 2]:.3f}, {told[int(0.95 * (len(told) - 1))]:.3f} of 95 %"
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
+from typing import NamedTuple
 
 import torch
 from rich.progress import track
@@ -71,17 +72,27 @@ class Row:
     over_torch: float
     """Time of what is served before anything was built, as a multiple of torch.topk's; and after that."""
     built_over_torch: float
+    bound: float | None = None
+    """Of `built_regret`, as predictions told it; None of what was not predicted, and in records before they did."""
 
 
-def served(problems: Iterable[Problem], device: Device, build: str) -> list[tuple[str, Candidate]]:
-    """(step, candidate) that dispatch serves, with AUTOTOPK_BUILD as said; "wait" builds first what it would run."""
+class Served(NamedTuple):
+    """What dispatch serves."""
+
+    step: str
+    candidate: Candidate
+    bound: float | None
+
+
+def served(problems: Iterable[Problem], device: Device, build: str) -> list[Served]:
+    """With AUTOTOPK_BUILD as said; "wait" builds first what it would run."""
     os.environ["AUTOTOPK_BUILD"] = build
     autotopk.reload()
     problems = list(problems)
     if build == "wait":
         autotopk.warmup(problems)
     choices = [autotopk.explain_problem(problem, device).choice for problem in problems]
-    return [(choice.step, choice.candidate) for choice in choices]
+    return [Served(one.step, one.candidate, one.prediction.bound if one.prediction else None) for one in choices]
 
 
 def raced(
@@ -148,13 +159,13 @@ def measured(
     ]
     best = {one.workload: one.winner.candidate for one in whole if one.winner}
     tuned = [one for one in zip(workloads, problems, before, strict=True) if one[0] in best]
-    after: list[tuple[str, Candidate]] = []
-    for number, (workload, problem, (step, mine)) in enumerate(track(tuned, description="racing")):
+    after: list[Served] = []
+    for number, (workload, problem, (step, mine, _)) in enumerate(track(tuned, description="racing")):
         if time.monotonic() > until:
             break
         if number == len(after):
             after += served([problem for _, problem, _ in tuned[number : number + AT_ONCE]], device, "wait")
-        built_step, built = after[number]
+        built_step, built, bound = after[number]
         try:
             times = raced(problem, (mine, built, best[workload]), place)
         except (AutotopkError, torch.OutOfMemoryError) as error:
@@ -173,6 +184,7 @@ def measured(
             regret(times[built], quickest),
             estimate(times[mine], torchs).ratio,
             estimate(times[built], torchs).ratio,
+            bound,
         )
         if place.type == "cuda":
             torch.cuda.empty_cache()
@@ -223,6 +235,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     for title, *columns in ways:
         print(summary(title, *([getattr(row, column) for row in rows] for column in columns)))
+    if told := [(row.built_regret, row.bound) for row in rows if row.bound is not None]:
+        bounds, beyond = sorted(bound for _, bound in told), sum(its > bound for its, bound in told)
+        middle, most = bounds[len(bounds) // 2], bounds[int(0.95 * (len(bounds) - 1))]
+        print(f"bounds {middle:.3f} in the median, {most:.3f} of 95 %; {beyond} of {len(told)} beyond theirs")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Literal
 
-from autotopk import registry, settings
+from autotopk import doubt, registry, settings
 from autotopk.candidate import Candidate
 from autotopk.device import Device
 from autotopk.errors import UnknownStrategyError, warn
@@ -57,12 +57,19 @@ class Prediction:
     points: int
     """At which the configuration itself was measured."""
     region: Region
-    """What is known around the problem, and how far from the best the choice may be."""
+    """What is known around the problem, and how far from the best choices may be there."""
+    told: Callable[[], float] | None = field(default=None, compare=False, repr=False)
+    """Finds out how far from the best this choice may be, for who asks; that of the region by default."""
+
+    @property
+    def bound(self) -> float:
+        """Time of the choice over that of the best, at most."""
+        return self.region.bound if self.told is None else self.told()
 
     def to_dict(self) -> dict[str, float]:
         """As plain data."""
-        bound, around = self.region
-        return {"time_us": self.time_us, "points": self.points, "bound": bound, "points_around": around}
+        around = self.region.points
+        return {"time_us": self.time_us, "points": self.points, "bound": self.bound, "points_around": around}
 
     def __str__(self) -> str:
         own = f"{self.points} of its own" if self.points else "none of its own"
@@ -256,8 +263,10 @@ class _Asked:
         except Exception as error:  # of anyone's strategy: the other steps name it
             self.rejected.append(f"times cannot be predicted: {type(error).__name__}: {error}")
             return
+        near = doubt.rivals(one.rival for one in found)
         for one in found[:MOST_PREDICTED]:
-            prediction = Prediction(one.time_us, one.points, region)
+            told = partial(model.bound_among, key, near, one.time_us)
+            prediction = Prediction(one.time_us, one.points, region, told)
             choice = Choice("predicted", one.strategy, one.config, None, prediction, tuple(self.rejected))
             if self._may_answer(choice):
                 yield choice

@@ -77,7 +77,7 @@ class Explanation:
                 lines.append(f"  ahead of {winner.runner_up} by {winner.gap:.1%}")
         if prediction := choice.prediction:
             lines[-1] += f": {prediction}"
-            lines.append(f"  at most {prediction.region.bound - 1:.1%} slower than the best, as points left out show")
+            lines.append(f"  at most {prediction.bound - 1:.1%} slower than the best, as points left out show")
         if self.scratch_bytes:
             lines.append(f"  with {self.scratch_bytes} bytes of scratch memory")
         if self.origins:

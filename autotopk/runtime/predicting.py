@@ -9,6 +9,7 @@ from typing import NamedTuple
 from autotopk import registry
 from autotopk.candidate import TORCH_TOPK
 from autotopk.device import Device
+from autotopk.doubt import Rival
 from autotopk.key import TuningKey
 from autotopk.prediction import Model, Near, kind_of, sizes_of
 from autotopk.problem import Problem
@@ -48,6 +49,11 @@ class Proposal(NamedTuple):
     config: Config
     at_once: bool
     """Whether no compiler is needed: one of the `RUNGS`, or of a strategy without a ladder."""
+
+    @property
+    def rival(self) -> Rival:
+        """What others are compared with, and it with others."""
+        return self.strategy.name, self.name, self.time_us
 
 
 def model_for(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> Model | None:

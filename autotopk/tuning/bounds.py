@@ -3,11 +3,11 @@
 A point's regret is the measured time of what is predicted to be the quickest there, over that of the quickest; as a
 logarithm. Around a place they have a scale, a weighted mean; the bound is some times that, and as much more as all
 points but one in a hundred need, each by the scale of the others. So it is narrow where all choices around were good,
-and wide where some were bad.
+and wide where some were bad. What levels of doubt tell beside that is in `tuning.doubts`.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import ceil, floor, inf, log
 from pathlib import Path
@@ -35,6 +35,7 @@ from autotopk.prediction import (
     rows_of,
 )
 from autotopk.runtime import predicting
+from autotopk.tuning import doubts
 from autotopk.tuning.boosting import Array
 from autotopk.tuning.fitting import Fit, Sample, Times, by_point, samples_of, times_of
 from autotopk.tuning_db import artifact
@@ -81,10 +82,25 @@ def fit(times: Times, device: Device, *, trees: bool = True) -> dict[str, Model]
         fitted = Fit(samples, trees=trees)
         if len(fitted.keys) >= LEAST_POINTS:
             model = found[kind] = fitted.model()
-            model.regions = regions(regrets(fitted, samples))
+            its, trials = [], list[doubts.Trial]()
+            for one in left_out(fitted, samples):
+                its += regrets_of(one)
+                if trees:
+                    trials.append(doubts.trial_of(*one, device))
+            model.regions = regions(its)
             if trees:
                 look_ahead(model, fitted.keys, device)
+                tell_doubts(model, trials)
     return found
+
+
+def tell_doubts(model: Model, trials: Sequence[doubts.Trial]) -> None:
+    """Give a model levels of doubt, if there are enough trials, and its points what these ask for."""
+    model.levels = doubts.levels(trials)
+    if model.levels:
+        offs = {one.place: one.off for one in trials}
+        for point in model.points:
+            point.off = offs.get(point.place)
 
 
 def look_ahead(model: Model, keys: Iterable[TuningKey], device: Device) -> None:
@@ -143,14 +159,24 @@ def fitted(store: Store, fingerprint: str | None = None) -> list[Fitted]:
     ]
 
 
-def regrets(fitted: Fit, samples: Sequence[Sample]) -> list[Regret]:
-    """At every point of a kind where there was a choice, by fits without it."""
+def left_out(fitted: Fit, samples: Sequence[Sample]) -> Iterator[tuple[Model, TuningKey, Sequence[Sample]]]:
+    """Every point of a kind where there was a choice, behind a model without it."""
     at = by_point(samples)
-    keys, found = sorted((key for key in at if len(at[key]) > 1), key=str), list[Regret]()
-    for held in folds(keys):
+    for held in folds(sorted((key for key in at if len(at[key]) > 1), key=str)):
         model = fitted.model(frozenset(held))
-        found += [Regret(key, place_of(key), regret) for key in held if (regret := regret_of(model, key, at[key])) >= 0]
-    return found
+        yield from ((model, key, at[key]) for key in held)
+
+
+def regrets(fitted: Fit, samples: Sequence[Sample]) -> list[Regret]:
+    """At all of these."""
+    return [regret for one in left_out(fitted, samples) for regret in regrets_of(one)]
+
+
+def regrets_of(one: tuple[Model, TuningKey, Sequence[Sample]]) -> list[Regret]:
+    """At one of these; none where the model chooses nothing."""
+    model, key, its = one
+    regret = regret_of(model, key, its)
+    return [] if regret < 0 else [Regret(key, place_of(key), regret)]
 
 
 def folds(keys: Sequence[TuningKey]) -> list[Sequence[TuningKey]]:

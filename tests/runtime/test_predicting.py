@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from statistics import geometric_mean
 from typing import NamedTuple
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 import autotopk
-from autotopk import kernel, packs, settings
+from autotopk import doubt, kernel, packs, settings
 from autotopk.candidate import Candidate
 from autotopk.device import H100, Device, cpu_device
 from autotopk.forest import INNER, LEAVES, NO_QUESTION, Forest
@@ -95,6 +96,30 @@ def test_explain_says_what_it_rests_on(strategy: Laddered, driver: Driver) -> No
     found = explained.to_dict()["predicted"]
     assert found == {"time_us": pytest.approx(6.59, abs=0.01), "points": 3, "bound": 1.04, "points_around": 5}
     assert json.loads(json.dumps(explained.to_dict()["predicted"])) == found
+
+
+def test_what_is_surer_has_a_narrower_bound(strategy: Laddered, driver: Driver) -> None:
+    """`low` is near `fast`, and both are off by as much as they say at the only point; what is behind is worse."""
+    its = model(fast=-0.5, low=-0.45, high=0.3, usual=0.3)
+    its.points[0].off = 0.02
+    near = [("laddered", f'laddered {{"name":"{name}"}}', us) for name, us in (("fast", 6.59), ("low", 6.87))]
+    key = TuningKey("float32", X.shape[0], X.shape[1], K, True)
+    doubtful = doubt.doubt_of(its.contests(key, near), its.differing(key))
+    assert doubtful > 0.1
+    for cut, bound in ((1.01 * doubtful, 1.05), (0.99 * doubtful, 1.15)):
+        its.levels = [doubt.Level(cut, 1.05), doubt.Level(inf, 1.15)]
+        publish(its)
+        explained = autotopk.explain(X, K)
+        assert explained.to_dict()["predicted"]["bound"] == bound
+        assert f"at most {bound - 1:.1%} slower than the best" in str(explained)
+    its.points[0].residuals['laddered {"name":"low"}'] = 0.3
+    publish(its)
+    assert "at most 5.0% slower" in str(autotopk.explain(X, K)), "nothing is near it"
+    with pytest.warns(UserWarning, match="left out"):
+        default.block(Candidate("laddered", '{"name":"fast"}'), cpu_device(), RuntimeError())
+    found = autotopk.explain(X, K).choice.prediction
+    assert found is not None
+    assert found.bound == pytest.approx(1.05 * found.time_us / 6.59, rel=1e-3)
 
 
 @unwarned

@@ -13,9 +13,10 @@ import pytest
 from autotopk import prediction, registry
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import H100, Device, cpu_device
+from autotopk.doubt import Level
 from autotopk.key import TuningKey
 from autotopk.nearby import FARTHEST, said_of
-from autotopk.prediction import Fitted, Near, cell_of, kind_of, model_of, operation_of, place_of, rows_of
+from autotopk.prediction import Fitted, Model, Near, Point, cell_of, kind_of, model_of, operation_of, place_of, rows_of
 from autotopk.problem import Problem
 from autotopk.runtime import predicting
 from autotopk.strategy import numbers
@@ -26,7 +27,7 @@ from autotopk.tuning_db import artifact
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence
 from autotopk.workloads import Workload
-from scripts.predictions import SERVED, Result, compare, recorded, served, thinned, tuned, write
+from scripts.predictions import SERVED, Result, compare, drawn_bounds, recorded, served, thinned, tuned, write
 from tests.runtime.winners import SORT
 from tests.tuning import made_up_times
 from tests.tuning_db.examples import measurement
@@ -163,6 +164,9 @@ def test_a_model_survives_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     times, device = on_record()
     model = bounds.fit(times, device)[KIND]
     model.points[3].first = ""
+    for number, point in enumerate(model.points):
+        point.off = None if number == 5 else 0.001 * number
+    model.levels = [Level(0.0123456, 1.05), Level(inf, 1.25)]
     rows = [row.row() for row in rows_of(model, device.fingerprint, KIND)]
     assert [Fitted.of(row).row() for row in rows] == rows
     read = model_of(rows)
@@ -173,12 +177,53 @@ def test_a_model_survives_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.first for one in read.points] == [one.first for one in model.points]
     assert sum(one.first != "" for one in read.points) > len(read.points) / 2
     assert {cell: pytest.approx(its, rel=1e-4) for cell, its in model.regions.items()} == read.regions
+    assert [one.off for one in read.points] == [one.off and pytest.approx(one.off) for one in model.points]
+    assert read.levels == [(pytest.approx(0.0123456, rel=1e-4), 1.05), (inf, 1.25)]
     key = Workload(50, 40000, 300).key
     assert said_of(read.near(key).residuals, "block_radix")
     for one in predicting.proposals(Workload(50, 40000, 300).problem("cuda"), device, model):
         terms = one.strategy.terms(one.config, Workload(50, 40000, 300).problem("cuda"), device)
         again = read.time_us(one.strategy.name, one.name, numbers(one.config), terms, read.near(key))
         assert again == pytest.approx(one.time_us, rel=1e-3)
+
+
+def test_older_rows_have_the_bounds_of_their_regions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prediction, "ROW_NUMBERS", 100)
+    times, device = on_record()
+    model, key = bounds.fit(times, device)[KIND], next(iter(times))
+    assert not model.levels, "too few points"
+    assert {row.part for row in rows_of(model, "here", KIND)}.isdisjoint({"offs", "levels"})
+    found = [("block_radix", "block_radix {}", 10.0)]
+    assert model.bound_among(key, found, 12.0) == model.bound(key) < inf
+    model.levels = [Level(inf, 1.02)]
+    assert model.bound_among(key, found, 10.0) == 1.02
+    assert model.bound_among(key, found, 12.0) == pytest.approx(1.2 * 1.02), "who is behind is as many times worse"
+    assert model.bound_among(Workload(1, 1 << 30, 1 << 14).key, found, 10.0) == inf
+
+
+@pytest.mark.parametrize("odd", ["[1]", "[1,1]", "[-2,1,1]", "[1.5,1,1]", "[1,1,900000]", "[1,1,1,1]"])
+def test_offs_that_are_not_of_the_points_are_refused(odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Model({"a": (1.0, 9.0)}, points=[Point((one, 9.0, 4.0, 1.0, 0.0), {"a": 0.1}) for one in (1.0, 2.0, 3.0)])
+    model.points[0].off = 0.01
+    rows = [one.row() for one in rows_of(model, "here", KIND)]
+    assert [one.off for one in model_of(rows).points] == [pytest.approx(0.01), None, None]
+    damaged = [(*row[:4], odd) if row[2] == "offs" else row for row in rows]
+    with pytest.raises(ValueError, match=r"differ|zip|shorter|longer"):
+        model_of(damaged)
+    monkeypatch.setattr(prediction, "ROW_NUMBERS", 2)
+    model.points[2].off = 0.03
+    offs = [one for one in rows_of(model, "here", KIND) if one.part == "offs"]
+    assert [one.numbers for one in offs] == [(100, -1), (300,)]
+
+
+def test_drawn_shapes_have_the_bounds_of_their_levels() -> None:
+    times, device = on_record()
+    model = bounds.fit(times, device)[KIND]
+    model.levels = [Level(inf, 1.02)]
+    found = drawn_bounds(model, device, 30)
+    assert len(found) == 30
+    assert {*found} == {1.02, inf}
+    assert found == sorted(found)
 
 
 def test_trees_survive_their_rows() -> None:

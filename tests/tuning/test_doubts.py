@@ -1,0 +1,207 @@
+"""Levels of doubt, by trials that are made up and by those on record."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from math import inf, log, sqrt
+
+import numpy as np
+import pytest
+
+from autotopk.candidate import Candidate
+from autotopk.doubt import OFF, SPREAD, Contest, bound_of, doubt_of
+from autotopk.nearby import DOUBT, REACH
+from autotopk.prediction import Model, Point, place_of
+from autotopk.runtime import predicting
+from autotopk.tuning import bounds, doubts
+from autotopk.tuning.doubts import Trial
+from autotopk.tuning.fitting import Fit, Sample, samples_of
+from autotopk.workloads import Workload
+from tests.tuning.test_predictions import KIND, a_fifth, on_record
+
+KEY = Workload(64, 4096, 16).key
+
+
+def trial(number: int, regret: float | None, off: float | None = None) -> Trial:
+    """The larger the number the more in doubt, all far from each other."""
+    contest = Contest(0.0, (1e-3 * (1 + number)) ** 2)
+    return Trial((100.0 * number, 0.0, 0.0, 0.0, 0.0), [contest], None if regret is None else log(regret), off)
+
+
+def trials(regrets: Sequence[float | None]) -> list[Trial]:
+    return [trial(number, regret) for number, regret in enumerate(regrets)]
+
+
+def bounds_of(its: Sequence[Trial]) -> list[float]:
+    levels = doubts.levels(its)
+    return [bound_of(doubt_of(one.contests, OFF), levels) for one in its]
+
+
+def test_a_level_is_as_large_as_its_share_allows() -> None:
+    """Every hundredth of 2,000 is 1.1, some of the last 1.4: 6 may be beyond 1.07, 9 beyond 1.15, 15 in all."""
+    regrets = [1.1 if number % 100 == 50 else 1.0 for number in range(2000)]
+    regrets[1900:1920] = [1.4] * 20
+    assert (doubts.BOUNDS, doubts.SHARES, doubts.BEYOND) == ((1.07, 1.15), (0.003, 0.0045), 0.008)
+    found = bounds_of(trials(regrets))
+    assert found[:650] == [1.07] * 650, "one more would be the seventh of 1.1"
+    assert found[650:1909] == [1.15] * 1259
+    assert found[1909:] == [pytest.approx(1.4)] * 91
+    assert beyond(regrets, found) == 15
+
+
+def test_the_rest_has_what_leaves_few_beyond() -> None:
+    regrets = [1.0] * 1000 + [1.2 + 0.001 * number for number in range(1000)]
+    found = bounds_of(trials(regrets))
+    assert found[:1006] == [1.07] * 1006, "six of these are beyond"
+    assert found[1006:1015] == [1.15] * 9, "and all of these"
+    assert found[-1] == pytest.approx(regrets[-1]), "no other may be"
+    regrets = [1.0] * 1000 + [1.1] * 980 + [1.2 + 0.01 * number for number in range(20)]
+    found = bounds_of(trials(regrets))
+    assert (found[1005], found[1006], found[1988]) == (1.07, 1.15, 1.15)
+    assert found[-1] == pytest.approx(regrets[-1])
+    assert beyond(regrets, found) == 15
+
+
+def test_what_no_level_used_up_is_left_to_the_rest() -> None:
+    """Of those of one doubt 15 of 2,000 may be beyond: the bound is that of the sixteenth."""
+    regrets = [1.6 + 0.001 * number for number in range(2000)]
+    assert bounds_of(trials(regrets))[15:] == [pytest.approx(regrets[-1])] * 1985
+    assert max(bounds_of(trials([1.5] * 1500))) == pytest.approx(1.5)
+    assert bounds_of(trials([1.0] * 1500)) == [1.07] * 1500
+    alike = [Trial(one.place, [Contest(0.0, 1e-4)], one.regret, None) for one in trials(regrets)]
+    assert bounds_of(alike) == [pytest.approx(regrets[-16])] * 2000
+
+
+def beyond(regrets: Sequence[float], bounds_: Sequence[float]) -> int:
+    return sum(regret > bound + 1e-9 for regret, bound in zip(regrets, bounds_, strict=True))
+
+
+def test_points_where_not_all_was_measured_say_nothing() -> None:
+    regrets = [1.0] * 1500
+    assert doubts.levels(trials([*regrets, *[None] * 500])) == doubts.levels(trials(regrets))
+    assert doubts.levels(trials([*[1.0] * (doubts.LEAST_JUDGED - 1), *[None] * 500])) == []
+
+
+def test_what_predictions_differ_in_around_is_told_by_the_others_as_run_time_does() -> None:
+    keys = [Workload(1 << row, 4096, 16).key for row in range(4)]
+    offs = [0.01, None, 0.05, 0.2]
+    found = doubts.differing_around([Trial(place_of(key), (), None, off) for key, off in zip(keys, offs, strict=True)])
+    for number, key in enumerate(keys):
+        others = [
+            Point(place_of(other), {}, off=off)
+            for at, (other, off) in enumerate(zip(keys, offs, strict=True))
+            if at != number
+        ]
+        assert Model(points=others).differing(key) == pytest.approx(found[number])
+    one, two = np.exp(-1 / REACH**2), np.exp(-4 / REACH**2)
+    assert found[1] == pytest.approx((one * 0.01 + one * 0.05 + two * 0.2 + DOUBT * OFF) / (2 * one + two + DOUBT))
+
+
+def test_a_contest_is_told_by_the_residuals_around() -> None:
+    """Variances of what weighs one here, and less away, beside what is believed of those that nothing is said of."""
+    key, away = KEY, replace(KEY, rows=128)
+    near = Point(place_of(key), {"a": 0.1, "a 1": 0.05, "b": -0.1})
+    model = Model(points=[near, Point(place_of(away), {"a": 0.1, "a 1": -0.07})])
+    found = [("a", "a 1", 10.0), ("a", "a 2", 11.0), ("b", "b 1", 10.0)]
+    weight, usual = np.exp(-1 / REACH**2), SPREAD**2
+
+    def square(*residuals: float) -> float:
+        weights = np.array([1.0, weight][: len(residuals)])
+        total = weights.sum() + DOUBT
+        return float((weights @ np.square(residuals) + DOUBT * usual) / total - (weights @ residuals / total) ** 2)
+
+    own, of_both = square(0.05, -0.07), square(0.1, 0.1) + square(-0.1)
+    assert model.contests(key, found) == [
+        pytest.approx((log(1.1), own + usual)),
+        pytest.approx((0.0, own + usual + of_both)),
+    ]
+
+
+def test_a_model_has_levels_and_its_points_what_these_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [Workload(1 << row, 4096, 16).key for row in range(12)]
+    told = [
+        Trial(place_of(key), [Contest(0.0, 1e-4)], 0.0, None if number == 3 else 0.01 * number)
+        for number, key in enumerate(keys)
+    ]
+    model = Model(points=[Point(place_of(key), {}) for key in [*keys, KEY, replace(KEY, cols=64)]])
+    bounds.tell_doubts(model, told)
+    assert not model.levels, "too few points"
+    assert {one.off for one in model.points} == {None}
+    monkeypatch.setattr(doubts, "LEAST_JUDGED", 12)
+    bounds.tell_doubts(model, told)
+    assert model.levels == [(inf, 1.07)]
+    assert [one.off for one in model.points] == [*[one.off for one in told], told[6].off, None]
+
+
+def test_predictions_differ_in_what_is_near_the_least() -> None:
+    """Of 10, 10.5 and 12 us by predictions, which took 10, 11.55 and 12: the third is not near."""
+    model = Model({"block_radix": (1.0, 1e9)})
+    said = {"a": (10.0, 10.0), "b": (10.5, 11.55), "c": (12.0, 12.0)}
+    samples = [
+        Sample(KEY, Candidate("block_radix", name), measured, (), (predicted,))
+        for name, (predicted, measured) in said.items()
+    ]
+    assert doubts.off_of(model, KEY, samples) == pytest.approx(log(1.1))
+    nearer = [replace(samples[2], terms=(10.9,)), *samples[:2]]
+    assert doubts.off_of(model, KEY, nearer) == pytest.approx(sqrt((log(1.1) ** 2 + log(12 / 10.9) ** 2) / 2))
+    wild = [samples[0], replace(samples[1], time_us=100.0)]
+    assert doubts.off_of(model, KEY, wild) == doubts.MOST_OFF
+    assert doubts.off_of(model, KEY, [samples[0], samples[2]]) is None
+
+
+@cache
+def tried() -> list[Trial]:
+    """Of a fifth of the record."""
+    times, device = a_fifth()
+    samples = samples_of(times, device)[KIND]
+    return [doubts.trial_of(*one, device) for one in bounds.left_out(Fit(samples), samples)]
+
+
+def test_a_strategy_that_raises_is_no_reason_to_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    times, device = a_fifth()
+    few = [one for one in samples_of(times, device)[KIND] if one.key.cols < 200]
+    model, key = Fit(few, trees=False).model(), max(few, key=lambda one: len(times[one.key])).key
+    its = [one for one in few if one.key == key]
+    assert doubts.trial_of(model, key, its, device).contests
+    monkeypatch.setattr(predicting, "proposals", lambda *_: 1 / 0)
+    told = doubts.trial_of(model, key, its, device)
+    assert (told.contests, told.regret) == ((), None)
+
+
+def test_regrets_are_judged_where_all_that_is_near_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the choice over the best of all that was measured, whether that was proposed or not."""
+    times, device = on_record()
+    key = max(times, key=lambda key: len(times[key]))
+    samples = samples_of(times, device)[KIND]
+    model, its = Fit(samples).model(), [one for one in samples if one.key == key]
+    problem = Workload.of(key).problem(device.type)
+    found = predicting.careful(predicting.proposals(problem, device, model), predicting.ALIKE)
+    first, second, *_ = found = [one for one in found if one.strategy.candidate(one.config) in times[key]]
+    monkeypatch.setattr(predicting, "proposals", lambda *_: found)
+    best, chosen = min(times[key].values()), times[key][first.strategy.candidate(first.config)]
+    told = doubts.trial_of(model, key, its, device)
+    assert told.regret == pytest.approx(log(chosen / best))
+    near = [one for one in found if one.time_us <= doubts.NEAR * min(one.time_us for one in found)]
+    assert len(near) > 1
+    for one, judged in ((near[-1], False), (found[-1], True)):
+        candidate = one.strategy.candidate(one.config)
+        told = doubts.trial_of(model, key, [one for one in its if one.candidate != candidate], device)
+        assert (told.regret is not None) == judged
+
+
+def test_bounds_by_doubt_hold_for_points_that_they_are_not_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One half for the other; and many have a narrow one, who lose less than others."""
+    monkeypatch.setattr(doubts, "LEAST_JUDGED", 300)
+    around, within, narrow = doubts.differing_around(tried()), list[bool](), list[bool]()
+    by_doubt = [(doubt_of(one.contests, float(off)), one) for one, off in zip(tried(), around, strict=True)]
+    for half in (0, 1):
+        levels = doubts.levels(tried()[half::2])
+        others = [(doubt, one.regret) for doubt, one in by_doubt[1 - half :: 2] if one.regret is not None]
+        told = [(bound_of(doubt, levels), regret) for doubt, regret in others]
+        within += [regret <= log(bound) + 1e-9 for bound, regret in told]
+        narrow += [bound <= doubts.BOUNDS[0] for bound, _ in told]
+    assert np.mean(within) >= 0.985
+    assert 0.25 <= np.mean(narrow) <= 0.8
+    loses = [(one.regret > log(1.05), doubt) for doubt, one in by_doubt if one.regret is not None]
+    doubtful = np.median([doubt for bad, doubt in loses if bad])
+    assert np.mean([doubt < doubtful for bad, doubt in loses if not bad]) > 0.75, "doubt tells bad choices from good"
