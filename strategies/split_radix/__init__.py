@@ -44,7 +44,7 @@ WINDOWS_LADDER = ((512, 4096), (1024, 16384))
 """The same of windows, for floats of 32 and 16 bits."""
 
 MOST_OVERFLOWING = 0.05
-"""Of all calls, of lists that are chosen where nothing was measured: a part is read once more then."""
+"""Of all calls, of lists that are chosen where nothing was measured: they are made shorter while the part is read."""
 
 HELD = 4
 """Lines of 16 bytes of a thread, of windows that a block's registers hold."""

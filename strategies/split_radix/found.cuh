@@ -53,8 +53,6 @@ __device__ __forceinline__ bool comes_last(List& list, const Found& found) {
 }
 
 struct Candidates {
-  static constexpr bool IN_ORDER = false;  // parts come as they may
-
   Found found;
   unsigned count;
   unsigned tile;    // the next one
@@ -91,16 +89,24 @@ struct Candidates {
   }
 };
 
-// The list with at least the best k of what the parts found, all of which the cut chooses, and how many it then has; 0 where
-// there was not room for all in scratch memory, and fewer than k where parts found fewer. Ends with a barrier.
-__device__ __forceinline__ unsigned gather(List& list, const Found& found, unsigned k, Cut cut) {
-  const unsigned count = list.counters->found;
-  if (count > found.room) return 0;
-  Candidates candidates = {found, count};
-  if (count > CAPACITY) return best(list, candidates, k, cut);
+// The list of all that parts found, for which it has room; ends with a barrier.
+__device__ __forceinline__ void copy(List& list, const Found& found, unsigned count) {
+  const Candidates candidates = {found, count};
 #pragma unroll 4
   for (unsigned i = threadIdx.x; i < count; i += THREADS)
     list.keys[i] = candidates.key(i), list.columns[i] = candidates.column(i);
   __syncthreads();
+}
+
+// The list with at least the best k of what the parts found, all of which the cut chooses, and how many it then has; 0 where
+// there was not room for all in scratch memory, and fewer than k where parts found fewer. Ends with a barrier.
+__device__ __forceinline__ unsigned gather(List& list, const Found& found, unsigned k, Cut& cut) {
+  const unsigned count = list.counters->found;
+  if (count > found.room) return 0;
+  if (count > CAPACITY) {
+    Candidates candidates = {found, count};
+    return best(list, candidates, k, cut);
+  }
+  copy(list, found, count);
   return count;
 }

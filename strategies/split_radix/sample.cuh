@@ -149,15 +149,17 @@ __device__ __forceinline__ void sample_pieces(const List& list, const Places& pl
 }
 
 // The same cut for all blocks of a row. Everything passes where nothing can be told. The part is asked for as soon as what
-// was looked at is there: the one would wait for the other, and ranks take as long as the first tile. Has two barriers.
-__device__ __forceinline__ Cut sampled_cut(List& list, RowPart& part, const Sampling& sampling, unsigned parts) {
-  const Span& span = part.span;
+// was looked at is there: the one would wait for the other, and ranks take as long as the first tile. Ends with a barrier.
+__device__ __forceinline__ void find_cut(List& list, RowPart& part, const Sampling& sampling, unsigned parts) {
+  Span& span = part.span;
   if (sampling.rank == 0) {
-    part.start();
-    return {0, 0};
+    part.fetch(0);
+    if (threadIdx.x == 0) list.counters->cut = span.cut = {0, 0};
+    __syncthreads();
+    return;
   }
   sample_pieces(list, {span, sampling, parts == 1 ? min(sampling.load_bits, 2) : 0}, part.order);
-  part.start();
+  part.fetch(0);
   __syncthreads();
   constexpr unsigned LANES = THREADS / PIECES > 32 ? 32 : THREADS / PIECES > 1 ? THREADS / PIECES : 1;  // rank a piece
   const unsigned pieces = 1u << sampling.piece_bits;
@@ -170,8 +172,8 @@ __device__ __forceinline__ Cut sampled_cut(List& list, RowPart& part, const Samp
 #pragma unroll
     for (unsigned distance = LANES / 2; distance; distance /= 2) better += __shfl_xor_sync(~0u, better, distance);
     const unsigned column = position_of(piece) * VECTOR + VECTOR - 1 - span.skew;
-    if (better == sampling.rank - 1 && number < pieces && threadIdx.x % LANES == 0) list.counters->cut = {key_of(piece), ~column};
+    if (better == sampling.rank - 1 && number < pieces && threadIdx.x % LANES == 0)
+      list.counters->cut = span.cut = {key_of(piece), ~column};
   }
   __syncthreads();
-  return list.counters->cut;
 }

@@ -17,8 +17,8 @@ __device__ __forceinline__ void answer_window(const Row& row, const Ahead& ahead
   __shared__ __align__(16) Span span;
   List list = list_of(dynamic, &counters);
   const WholeRow data = {row.data(), row.cols, row.order};
-  const unsigned count = list_best(list, span, data, 0, 1, k, [](unsigned listed, Cut) { return listed; });
-  rank_list(list, count, k, row.cols, row.order, [&](unsigned rank, Key key, unsigned column) { slots.put(rank, key, column); });
+  select_best<true>(list, span, data, 0, 0, 1, k, [](unsigned, unsigned) { return Found(); },
+                    [&](unsigned rank, Key key, unsigned column) { slots.put(rank, key, column); });
 }
 
 #include "selector.cuh"

@@ -2,7 +2,6 @@
 //
 // Compile-time: see keys.cuh, list.cuh, row.cuh; RESIDENT (blocks of a processor that registers must suffice for).
 #include "answer.cuh"
-#include "found.cuh"
 #include "stream.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
@@ -15,14 +14,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   const unsigned parts = gridDim.x / rows, row = blockIdx.x / parts, number = blockIdx.x % parts;
   const WholeRow data = {x + row * row_stride, unsigned(cols), order_of(smallest, is_signed, infinity)};
   List list = list_of(memory, &counters);
-  const unsigned count = list_best(list, span, data, number, parts, k, [&](unsigned listed, Cut cut) {
-    // were all parts like this one, there would be no room for all: in scratch memory, or in the list of the last
-    const bool many = listed > unsigned(k) && listed * parts > CAPACITY && k * parts <= CAPACITY;
-    if (listed > share_of(k) || many) tighten(list, listed, k);
-    const Found found = found_in_row(found_keys, found_columns, shared_state, row, parts, k);
-    hand_on(list, found);
-    return comes_last(list, found) ? gather(list, found, k, cut) : ELSEWHERE;
-  });
-  if (count == ELSEWHERE) return;
-  write_answer(list, count, k, cols, {values, indices, (unsigned long long)row * k, data.data, data.order});
+  select_best<false>(
+      list, span, data, number, row, parts, k,
+      [&](unsigned row, unsigned parts) { return found_in_row(found_keys, found_columns, shared_state, row, parts, k); },
+      [&](unsigned rank, Key key, unsigned column) {
+        const Answer answer = {values, indices, (unsigned long long)span.row * k, span.line + span.skew, data.order};
+        answer.put(rank, key, column);
+      });
 }

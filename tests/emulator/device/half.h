@@ -97,7 +97,7 @@ template <class T>
   requires std::is_same_v<T, half_t> || std::is_same_v<T, bfloat16_t>
 SIMT_DEVICE unsigned __pack_half2(T low, T high) { return unsigned{high.raw()} << 16 | low.raw(); }
 
-// PTX max.NaN and min of pairs, of which -0 is less than +0; min is NaN where both are.
+// PTX max.NaN and min of pairs, of which -0 is less than +0; min is NaN, the one of these bits, where both are.
 template <class T>
 SIMT_DEVICE bool simt_less(T x, T y) {
   return x < y || (x == y && std::signbit(float(x)) && !std::signbit(float(y)));
@@ -119,6 +119,7 @@ SIMT_DEVICE unsigned simt_larger_bf16(unsigned a, unsigned b) {
 template <class T>
 SIMT_DEVICE T simt_smaller(unsigned a, unsigned b) {
   T x = T::bitcast(static_cast<uint16_t>(a)), y = T::bitcast(static_cast<uint16_t>(b));
+  if (isnan(x) && isnan(y)) return T::bitcast(0x7FFF);
   return isnan(x) || simt_less(y, x) ? y : x;
 }
 SIMT_DEVICE float simt_smaller_f32(float a, float b) { return a != a || simt_less(b, a) ? b : a; }
