@@ -134,6 +134,30 @@ __device__ __forceinline__ void forget_steps(List& list) {
   list.round = 0;
 }
 
+constexpr unsigned FEW = 256 < THREADS ? 256 : THREADS;  // entries that are compared with each other
+
+// Keep the best `want` of the list's `count` entries, more than that and at most FEW. Behind a barrier, and ends with one.
+__device__ __forceinline__ void keep_of_few(List& list, unsigned count, unsigned want) {
+  constexpr unsigned LANES = THREADS / FEW;
+  unsigned thread = threadIdx.x;
+  asm volatile("" : "+r"(thread));  // else what is made of it is kept, and something else is spilled
+  const unsigned at = min(thread / LANES, count - 1);
+  const Key key = list.keys[at];
+  const unsigned column = list.columns[at];
+  unsigned rank = 0;
+#pragma unroll 4
+  for (unsigned other = thread % LANES; other < count; other += LANES) {
+    const Key its = list.keys[other];
+    rank += its > key || (its == key && list.columns[other] < column);
+  }
+#pragma unroll
+  for (unsigned distance = LANES / 2; distance; distance /= 2) rank += __shfl_xor_sync(~0u, rank, distance);
+  __syncthreads();  // all were read
+  if (rank < want && thread % LANES == 0 && thread / LANES < count) list.keys[rank] = key, list.columns[rank] = column;
+  if (thread == 0) list.counters->count = want;
+  __syncthreads();
+}
+
 // Keep the best `want`, and no more than `most`, of the list's `count` entries, which are no fewer. All of them reach the
 // cut, and none of its ties has a column below `from`; then it is what chooses what is kept. Begins and ends with a barrier.
 __device__ __forceinline__ void shorten(List& list, unsigned count, unsigned want, unsigned most, Cut& its, unsigned from) {

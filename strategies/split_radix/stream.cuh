@@ -80,8 +80,10 @@ __device__ __forceinline__ void select_best(List& list, Span& span, const WholeR
   const bool full = __syncthreads_or(filter<false>(list, part, at));
   const unsigned parts = ALONE ? 1 : span.parts;
   unsigned count = list.counters->count;
-  if (!full && count <= most_of_part(count, want, parts)) {
+  const unsigned most = most_of_part(count, want, parts);
+  if (!full && (count <= most || count <= FEW)) {
     at = {};  // of no more use
+    if (count > most) keep_of_few(list, count, want), count = want;  // of a hundred million columns
     if (threadIdx.x == 0) span.stage = ROW;
     bool listed = parts == 1;
     if (parts > 1) {
