@@ -134,11 +134,11 @@ __device__ __forceinline__ void forget_steps(List& list) {
   list.round = 0;
 }
 
-constexpr unsigned FEW = 256 < THREADS ? 256 : THREADS;  // entries that are compared with each other
+constexpr unsigned MOST_COMPARED = 256 < THREADS ? 256 : THREADS;  // entries that are compared with each other
 
-// Keep the best `want` of the list's `count` entries, more than that and at most FEW. Behind a barrier, and ends with one.
+// Keep the best `want` of the list's `count` entries, more than that and at most MOST_COMPARED. Behind a barrier, and ends with one.
 __device__ __forceinline__ void keep_of_few(List& list, unsigned count, unsigned want) {
-  constexpr unsigned LANES = THREADS / FEW;
+  constexpr unsigned LANES = THREADS / MOST_COMPARED;
   unsigned thread = threadIdx.x;
   asm volatile("" : "+r"(thread));  // else what is made of it is kept, and something else is spilled
   const unsigned at = min(thread / LANES, count - 1);

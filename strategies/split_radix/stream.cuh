@@ -81,7 +81,7 @@ __device__ __forceinline__ void select_best(List& list, Span& span, const WholeR
   const unsigned parts = ALONE ? 1 : span.parts;
   unsigned count = list.counters->count;
   const unsigned most = most_of_part(count, want, parts);
-  if (!full && (count <= most || count <= FEW)) {
+  if (!full && (count <= most || count <= MOST_COMPARED)) {
     at = {};  // of no more use
     if (count > most) keep_of_few(list, count, want), count = want;  // of a hundred million columns
     if (threadIdx.x == 0) span.stage = ROW;
