@@ -6,15 +6,13 @@ table is of docs/figures/sweep and docs/figures/radix; else of all devices in a 
 database has of its first device to a file like docs/figures/predictions/h200.json, in place of older times.
 """
 
-import gc
 import json
-import time
 from argparse import ArgumentParser
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache, partial
-from math import exp, fsum, inf, log
+from math import exp, fsum, log
 from pathlib import Path
 from statistics import quantiles
 from typing import NamedTuple
@@ -24,27 +22,23 @@ import numpy as np
 from autotopk import registry
 from autotopk.candidate import TORCH_TOPK, Candidate, knobs_json
 from autotopk.device import Device
-from autotopk.doubt import rivals
 from autotopk.errors import AutotopkError
 from autotopk.key import TuningKey
 from autotopk.nearby import Place
 from autotopk.prediction import Model, Near, place_of, sizes_of
-from autotopk.problem import Problem
 from autotopk.runtime import predicting
 from autotopk.tuning import bounds
 from autotopk.tuning.boosting import Array
 from autotopk.tuning.fitting import Fit, Sample, Times, by_point, nonnegative, samples_of, times_of
 from autotopk.tuning_db.store import Store
-from autotopk.workloads import Workload, spread
+from autotopk.workloads import Workload
+from scripts.drawn import UNMET, drawn_bounds, host_us
 from scripts.sweep import device_in, from_json
 
 FIGURES = Path(__file__).parent.parent / "docs" / "figures"
 
 FOLDS = 16
 """Parts of the points that are left out in turn."""
-
-UNMET = 500
-"""Shapes, drawn as those of the tag `grid`, whose predictions are timed."""
 
 Samples = Sequence[Sample]
 Predict = Callable[[Sample], float]
@@ -337,32 +331,6 @@ def served(times: Times, device: Device, folds: int = FOLDS, least: int = 40) ->
                 chosen = next((one for one in proposed if one in its), TORCH_TOPK)
                 found[key] = its[chosen] / min(its.values())
     return found
-
-
-def host_us(find: Callable[[Problem, Device, Model], Iterable[object]], model: Model, device: Device) -> float:
-    """Microseconds to find what could serve shapes not met before, the first of it, after as many others: a mean.
-
-    What was fitted before is collected before: looking through it takes a tenth of a second, whoever it falls upon.
-    """
-    problems = [one.problem(device.type) for one in spread(2 * UNMET, seed=1)]
-    for some in (problems[:UNMET], problems[UNMET:]):
-        gc.collect()
-        begun = time.process_time()
-        for problem in some:
-            next(iter(find(problem, device, model)), None)
-    return (time.process_time() - begun) / UNMET * 1e6
-
-
-def drawn_bounds(model: Model, device: Device, count: int = UNMET) -> list[float]:
-    """Of choices at shapes drawn as those of the tag `grid`, by a seed of their own, in order; infinite of none."""
-    found = []
-    for workload in spread(count, seed=2):
-        proposed = predicting.careful(
-            predicting.proposals(workload.problem(device.type), device, model), model.bound(workload.key)
-        )
-        near = rivals(one.rival for one in proposed)
-        found.append(model.bound_among(workload.key, near, near[0][2]) if near else inf)
-    return sorted(found)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

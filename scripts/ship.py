@@ -16,9 +16,9 @@ from pathlib import Path
 
 from autotopk import settings
 from autotopk.candidate import Candidate
+from autotopk.fitted import rows_of
 from autotopk.key import TuningKey
 from autotopk.packs import Check, Packs, read_check
-from autotopk.prediction import rows_of
 from autotopk.runtime import borrowing, misses
 from autotopk.tuning import bounds
 from autotopk.tuning.fitting import Times

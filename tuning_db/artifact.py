@@ -20,9 +20,9 @@ from autotopk.candidate import Candidate
 from autotopk.device import Device
 from autotopk.errors import LONGEST_PATH, ArtifactError, inert
 from autotopk.files import exclusive, open_regular, sync
+from autotopk.fitted import Fitted
 from autotopk.identity import Identity
 from autotopk.key import TuningKey
-from autotopk.prediction import Fitted
 from autotopk.tuning_db import format_1
 from autotopk.tuning_db.bundle import WINNERS, Bundle
 from autotopk.tuning_db.columns import DEVICE, SHAPE, Row, device_row, devices_of, misfit, odd_rows

@@ -13,8 +13,8 @@ from autotopk.cli.wording import counted
 from autotopk.compilers import nvcc
 from autotopk.device import Device
 from autotopk.errors import ArtifactError, inert
+from autotopk.fitted import Fitted
 from autotopk.kernel import Kernel, KernelSource, distribution_version
-from autotopk.prediction import Fitted
 from autotopk.runtime.winners import problem_of, program_of
 from autotopk.tuning_db import artifact, bundle, ownership
 from autotopk.tuning_db.bundle import kernel_name

@@ -11,8 +11,8 @@ from autotopk.cli.arguments import SelectionError, device_named
 from autotopk.database import Database
 from autotopk.device import Device
 from autotopk.errors import ArtifactError, DatabaseError, inert, warn
+from autotopk.fitted import Fitted
 from autotopk.key import TuningKey
-from autotopk.prediction import Fitted
 from autotopk.runtime.state import default
 from autotopk.runtime.winners import layers
 from autotopk.tuning_db import artifact, ownership

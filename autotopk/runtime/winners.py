@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from autotopk import kernel, registry, settings
 from autotopk.device import Device
 from autotopk.errors import ArtifactError, BuildError, inert, warn
+from autotopk.fitted import model_of
 from autotopk.key import NEIGHBOUR_RADIUS, Bucket, TuningKey, bucket_of
-from autotopk.prediction import Model, model_of
+from autotopk.prediction import Model
 from autotopk.problem import Problem
 from autotopk.program import HostProgram, Program
 from autotopk.tuning_db.records import Winner

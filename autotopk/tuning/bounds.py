@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from autotopk.device import Device
 from autotopk.errors import ArtifactError
+from autotopk.fitted import Fitted, rows_of
 from autotopk.key import TuningKey
 from autotopk.nearby import Place
 from autotopk.prediction import (
@@ -25,14 +26,12 @@ from autotopk.prediction import (
     OTHER_ORDER,
     OTHER_WIDTH,
     Cell,
-    Fitted,
     Model,
     Region,
     cell_of,
     far_behind,
     kind_of,
     place_of,
-    rows_of,
 )
 from autotopk.runtime import predicting
 from autotopk.tuning import doubts

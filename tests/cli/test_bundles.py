@@ -16,8 +16,8 @@ import torch
 from autotopk import registry
 from autotopk.candidate import Candidate
 from autotopk.device import H100, Device
+from autotopk.fitted import Fitted
 from autotopk.key import TuningKey
-from autotopk.prediction import Fitted
 from autotopk.problem import Problem
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.bundle import Bundle, kernel_name

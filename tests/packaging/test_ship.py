@@ -8,7 +8,7 @@ import pytest
 from autotopk import settings
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import H100, cpu_device
-from autotopk.prediction import Fitted, model_of
+from autotopk.fitted import Fitted, model_of
 from autotopk.runtime import misses
 from autotopk.tuning_db import artifact
 from autotopk.workloads import Workload

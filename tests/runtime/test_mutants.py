@@ -10,8 +10,9 @@ import torch
 
 import autotopk
 from autotopk.device import H100, cpu_device
+from autotopk.fitted import rows_of
 from autotopk.key import TuningKey
-from autotopk.prediction import Model, Point, Region, cell_of, kind_of, place_of, rows_of
+from autotopk.prediction import Model, Point, Region, cell_of, kind_of, place_of
 from autotopk.tuning_db import artifact
 from tests.runtime.same import within
 from tests.runtime.winners import CHUNKED, SORT, coefficients, winner

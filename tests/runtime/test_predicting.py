@@ -17,11 +17,12 @@ import autotopk
 from autotopk import doubt, kernel, packs, settings
 from autotopk.candidate import Candidate
 from autotopk.device import H100, Device, cpu_device
+from autotopk.fitted import rows_of
 from autotopk.forest import INNER, LEAVES, NO_QUESTION, Forest
 from autotopk.kernel import Kernel, KernelSource
 from autotopk.key import TuningKey
 from autotopk.packs.file import Stored
-from autotopk.prediction import Example, Model, Point, Region, cell_of, kind_of, place_of, rows_of, sizes_of
+from autotopk.prediction import Example, Model, Point, Region, cell_of, kind_of, place_of, sizes_of
 from autotopk.problem import Problem
 from autotopk.runtime import dispatch, planning, predicting
 from autotopk.runtime.state import default

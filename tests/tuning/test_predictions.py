@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotopk import prediction, registry
+from autotopk import fitted, registry
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import H100, Device, cpu_device
 from autotopk.doubt import Level
+from autotopk.fitted import Fitted, model_of, rows_of
 from autotopk.key import TuningKey
 from autotopk.nearby import FARTHEST, said_of
-from autotopk.prediction import Fitted, Model, Near, Point, cell_of, kind_of, model_of, operation_of, place_of, rows_of
+from autotopk.prediction import Model, Near, Point, cell_of, kind_of, operation_of, place_of
 from autotopk.problem import Problem
 from autotopk.runtime import predicting
 from autotopk.strategy import numbers
@@ -27,7 +28,8 @@ from autotopk.tuning_db import artifact
 from autotopk.tuning_db.store import Store
 from autotopk.tuning_db.winners import Evidence
 from autotopk.workloads import Workload
-from scripts.predictions import SERVED, Result, compare, drawn_bounds, recorded, served, thinned, tuned, write
+from scripts.drawn import drawn_bounds
+from scripts.predictions import SERVED, Result, compare, recorded, served, thinned, tuned, write
 from tests.runtime.winners import SORT
 from tests.tuning import made_up_times
 from tests.tuning_db.examples import measurement
@@ -160,7 +162,7 @@ def test_the_same_evidence_fits_the_same_numbers() -> None:
 
 
 def test_a_model_survives_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prediction, "ROW_NUMBERS", 100)
+    monkeypatch.setattr(fitted, "ROW_NUMBERS", 100)
     times, device = on_record()
     model = bounds.fit(times, device)[KIND]
     model.points[3].first = ""
@@ -188,7 +190,7 @@ def test_a_model_survives_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_older_rows_have_the_bounds_of_their_regions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prediction, "ROW_NUMBERS", 100)
+    monkeypatch.setattr(fitted, "ROW_NUMBERS", 100)
     times, device = on_record()
     model, key = bounds.fit(times, device)[KIND], next(iter(times))
     assert not model.levels, "too few points"
@@ -210,7 +212,7 @@ def test_offs_that_are_not_of_the_points_are_refused(odd: str, monkeypatch: pyte
     damaged = [(*row[:4], odd) if row[2] == "offs" else row for row in rows]
     with pytest.raises(ValueError, match=r"differ|zip|shorter|longer"):
         model_of(damaged)
-    monkeypatch.setattr(prediction, "ROW_NUMBERS", 2)
+    monkeypatch.setattr(fitted, "ROW_NUMBERS", 2)
     model.points[2].off = 0.03
     offs = [one for one in rows_of(model, "here", KIND) if one.part == "offs"]
     assert [one.numbers for one in offs] == [(100, -1), (300,)]

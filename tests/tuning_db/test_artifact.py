@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from autotopk.candidate import Candidate
 from autotopk.device import H100
 from autotopk.errors import ArtifactError
-from autotopk.prediction import Fitted
+from autotopk.fitted import Fitted
 from autotopk.tuning_db import artifact, formats
 from autotopk.tuning_db.records import Winner
 from autotopk.tuning_db.store import Store

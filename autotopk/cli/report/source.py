@@ -9,7 +9,8 @@ from pathlib import Path
 from autotopk import settings
 from autotopk.cli import transfer
 from autotopk.errors import ArtifactError, AutotopkError, warn
-from autotopk.prediction import Model, model_of
+from autotopk.fitted import model_of
+from autotopk.prediction import Model
 from autotopk.runtime.winners import is_current
 from autotopk.tuning_db import artifact, ownership
 from autotopk.tuning_db.records import Software, Tried, Winner

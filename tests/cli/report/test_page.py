@@ -18,7 +18,8 @@ from autotopk.candidate import Candidate
 from autotopk.cli.report import figures, page, source, templates
 from autotopk.cli.report.chart import LEFT, WIDTH, scatter
 from autotopk.device import H100
-from autotopk.prediction import Model, Region, rows_of
+from autotopk.fitted import rows_of
+from autotopk.prediction import Model, Region
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.store import Store
 from tests.cli.conftest import Cli
