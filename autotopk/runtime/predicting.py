@@ -118,8 +118,8 @@ def at_points(problem: Problem, device: Device, model: Model) -> Iterator[tuple[
         if point.first in tried or of not in model.strategies:
             continue
         tried.add(point.first)
-        strategy = registry.get(of)
-        if strategy not in serving or strategy.reasons_unsupported(problem, device):
+        strategy = next((one for one in serving if one.name == of), None)
+        if strategy is None or strategy.reasons_unsupported(problem, device):
             continue
         if (config := strategy.fitting(written_, problem, device)) is not None:
             yield strategy, config

@@ -40,7 +40,7 @@ class View:
         rows = prod(batch)
         if not (rows and 0 < k <= cols):
             return None
-        row_stride = None if cols > 1 and step != 1 else _even_stride(batch, strides, alone=cols)
+        row_stride = _row_stride(batch, strides, cols, step)
         address, stride = (0, cols) if row_stride is None else (x.data_ptr(), row_stride)  # of the copy, of the tensor
         vector = vector_width(address, stride, cols, DTYPE_BYTES[dtype])
         layout = MemoryLayout(stride, vector=vector, aligned=address % VECTOR_BYTES == 0)
@@ -61,11 +61,11 @@ class View:
         row_stride = _even_stride(sizes[:at], strides[:at], alone=0)
         if row_stride is None or _even_stride(sizes[at + 1 :], strides[at + 1 :], alone=1) != 1:
             return None
-        layout = MemoryLayout(row_stride, col_stride=x.stride(at), inner=prod(x.shape[at + 1 :]))
+        layout = MemoryLayout(row_stride, col_stride=strides[at], inner=prod(sizes[at + 1 :]))
         rows, cols, k = self.problem.rows, self.problem.cols, self.problem.k
         if not layout.side_by_side or max(layout.extent(rows, cols), rows * k) >= 1 << 31:
             return None
-        size = (*x.shape[:at], k, *x.shape[at + 1 :])
+        size = (*sizes[:at], k, *sizes[at + 1 :])
         return View(replace(self.problem, layout=layout), size, self.dim, copied=False)
 
     def ways(self, x: Tensor) -> "Iterator[View]":
@@ -125,10 +125,14 @@ def laid_out(x: Tensor, size: tuple[int, ...], strides: tuple[int, ...]) -> Tens
 
 def even_row_stride(x: Tensor) -> int | None:
     """Distance between rows where all leading dimensions step evenly and columns are adjacent, else None."""
-    cols = x.shape[-1]
-    if cols > 1 and x.stride(-1) != 1:
-        return None
-    return _even_stride(x.shape[:-1], x.stride()[:-1], alone=cols)
+    *batch, cols = x.shape
+    *strides, step = x.stride()
+    return _row_stride(batch, strides, cols, step)
+
+
+def _row_stride(batch: Sequence[int], strides: Sequence[int], cols: int, step: int) -> int | None:
+    """The same by the sizes and strides of the leading dimensions, and of the columns."""
+    return None if cols > 1 and step != 1 else _even_stride(batch, strides, alone=cols)
 
 
 def _even_stride(sizes: Sequence[int], strides: Sequence[int], *, alone: int) -> int | None:

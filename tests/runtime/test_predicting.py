@@ -217,6 +217,23 @@ def test_the_nearest_that_serves_is_taken(background: None, strategy: Laddered, 
     default.builds.stop()
 
 
+@unwarned
+def test_what_was_first_nearby_may_be_of_a_strategy_that_is_gone(
+    background: None, strategy: Laddered, driver: Driver
+) -> None:
+    its = model("high", fast=1.0, low=0.5, high=0.0, usual=0.5)
+    [here] = its.points
+    its.points.append(replace(here, place=(here.place[0] + 0.2, *here.place[1:])))
+    its.strategies["gone"], its.candidates['gone {"name":"high"}'] = its.strategies["laddered"], 1
+    here.first = 'gone {"name":"high"}'
+    publish(its)
+    strategy.load("high")
+    check(X, K)
+    assert driver.launched == ["high"]
+    [plan] = default.plans("topk").values()
+    assert (plan.choice.step, plan.choice.prediction) == ("predicted", None), "nothing was weighed"
+
+
 class _Shipped(NamedTuple):
     """A store of one kernel."""
 
