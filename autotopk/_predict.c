@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NUMBERS = 255, PLACE = 5, BESIDE = 10 };
+enum { MAX_NUMBERS = 255, PLACE = 5, BESIDE = 10, STRIP = 256, FEW = 512 };
 
 typedef struct {
   uint8_t trait, most;                                                  /* which it asks; the last bin that goes left */
@@ -33,6 +33,11 @@ typedef struct {
 } Found;
 
 typedef struct {
+  double where[PLACE];
+  Py_ssize_t at;                                                        /* among those that were given */
+} Place;
+
+typedef struct {
   Py_ssize_t name;
   double number;
 } Said;
@@ -43,7 +48,9 @@ typedef struct {
   PyObject *numbers, *judging;                                          /* a dict of names, a list of judges */
   Said *said;                                                           /* of places, one after another */
   Py_ssize_t *begin;                                                    /* of each place in these, and their end */
-  double (*places)[PLACE];                                              /* in order */
+  Place *places;                                                        /* in strips: `STRIP` in order of their first
+                                                                           number, each strip in that of the second */
+  double *least;                                                        /* first number of each strip */
 } Places;
 
 typedef struct {
@@ -254,12 +261,16 @@ static PyObject *curve(PyObject *module, PyObject *arguments) {
   return callable_of(self, CURVE, end_curve, &curve_definition);
 }
 
-/* The first place whose first number is at least that. */
-static Py_ssize_t first_from(const Places *self, double least) {
-  Py_ssize_t low = 0, high = self->count;
+static int by_second(const void *one, const void *other) {
+  const Place *a = one, *b = other;
+  return a->where[1] < b->where[1] ? -1 : a->where[1] > b->where[1];
+}
+
+/* The first of these places whose second number is at least that. */
+static const Place *first_from(const Place *low, const Place *high, double least) {
   while (low < high) {
-    const Py_ssize_t middle = (low + high) / 2;
-    if (self->places[middle][0] < least) low = middle + 1;
+    const Place *middle = low + (high - low) / 2;
+    if (middle->where[1] < least) low = middle + 1;
     else high = middle;
   }
   return low;
@@ -286,6 +297,34 @@ static Py_ssize_t nearest_first(Found *found, Py_ssize_t count, Py_ssize_t judge
   return kept;
 }
 
+/* All that are near enough, as yet of no owner, in any order; NULL where memory is short. */
+static Means *found_around(const Places *self, const double *here) {
+  const double reach = sqrt(self->farthest), low = here[0] - reach, high = here[0] + reach;
+  const double wide = reach * (1.0 + 1e-9);                             /* whatever squares are rounded to */
+  const Py_ssize_t strips = (self->count + STRIP - 1) / STRIP;
+  Py_ssize_t room = FEW;
+  Means *means = PyMem_Malloc(sizeof *means + (size_t)room * sizeof *means->found);
+  if (means) *means = (Means){self, NULL, NULL, 0};
+  for (Py_ssize_t strip = 0; means && strip < strips && self->least[strip] < high; strip++) {
+    if (strip + 1 < strips && self->least[strip + 1] < low) continue;
+    const Place *begin = self->places + strip * STRIP;
+    const Place *end = strip + 1 < strips ? begin + STRIP : self->places + self->count;
+    for (const Place *one = first_from(begin, end, here[1] - wide); one < end; one++) {
+      double square = 0.0;
+      if (one->where[1] > here[1] + wide) break;
+      for (int j = 0; j < PLACE; j++) square += (one->where[j] - here[j]) * (one->where[j] - here[j]);
+      if (square >= self->farthest || one->where[0] < low || one->where[0] >= high) continue;
+      if (means->count == room) {
+        Means *more = PyMem_Realloc(means, sizeof *means + (size_t)(room *= 2) * sizeof *means->found);
+        if (!more) PyMem_Free(means);
+        if (!(means = more)) return NULL;
+      }
+      means->found[means->count++] = (Found){square, one->at};
+    }
+  }
+  return means;
+}
+
 static PyObject *places_around(PyObject *capsule, PyObject *place) {
   const Places *self = PyCapsule_GetPointer(capsule, PLACES);
   double here[MAX_NUMBERS];
@@ -295,17 +334,9 @@ static PyObject *places_around(PyObject *capsule, PyObject *place) {
     PyErr_Format(PyExc_ValueError, "needs %d numbers", (int)PLACE);
     return NULL;
   }
-  const double reach = sqrt(self->farthest);                            /* places are in order of their first number */
-  const Py_ssize_t first = first_from(self, here[0] - reach);
-  const Py_ssize_t end = first_from(self, here[0] + reach);
-  Means *means = PyMem_Malloc(sizeof *means + (size_t)(end - first) * sizeof *means->found);
+  Means *means = found_around(self, here);
   if (!means) return PyErr_NoMemory();
-  *means = (Means){self, capsule, NULL, 0};
-  for (Py_ssize_t i = first; i < end; i++) {
-    double square = 0.0;
-    for (int j = 0; j < PLACE; j++) square += (self->places[i][j] - here[j]) * (self->places[i][j] - here[j]);
-    if (square < self->farthest) means->found[means->count++] = (Found){square, i};
-  }
+  means->owner = capsule;
   const Py_ssize_t near = nearest_first(means->found, means->count, self->judges);
   PyObject *said = PyCapsule_New(means, MEANS, end_means), *judges = PyList_New(0), *both = NULL;
   if (said) Py_INCREF(capsule);
@@ -320,7 +351,7 @@ static PyObject *places_around(PyObject *capsule, PyObject *place) {
 
 static void free_places(Places *self) {
   Py_XDECREF(self->numbers), Py_XDECREF(self->judging);
-  PyMem_Free(self->said), PyMem_Free(self->begin), PyMem_Free(self->places);
+  PyMem_Free(self->said), PyMem_Free(self->begin), PyMem_Free(self->places), PyMem_Free(self->least);
   PyMem_Free(self);
 }
 
@@ -383,15 +414,23 @@ static PyObject *around(PyObject *module, PyObject *arguments) {
   }
   Places *self = PyMem_Malloc(sizeof *self);
   if (!self) return PyErr_NoMemory();
-  *self = (Places){reach, farthest, doubt, count, judges, 0, PyDict_New(), judging, NULL, NULL, NULL};
+  *self = (Places){reach, farthest, doubt, count, judges, 0, PyDict_New(), judging, NULL, NULL, NULL, NULL};
   Py_INCREF(judging);
-  self->places = PyMem_Malloc((size_t)bytes + 1);
-  if (!self->places) PyErr_NoMemory();
-  if (!self->numbers || !self->places || !read_said(self, said)) {
+  self->places = PyMem_Malloc((size_t)(count + 1) * sizeof *self->places);
+  self->least = PyMem_Malloc((size_t)(count / STRIP + 1) * sizeof *self->least);
+  if (!self->places || !self->least) PyErr_NoMemory();
+  if (!self->numbers || !self->places || !self->least || !read_said(self, said)) {
     free_places(self);
     return NULL;
   }
-  memcpy(self->places, places, (size_t)bytes);
+  for (Py_ssize_t i = 0; i < count; i++) {
+    memcpy(self->places[i].where, places + i * size, (size_t)size);
+    self->places[i].at = i;
+  }
+  for (Py_ssize_t i = 0; i < count; i += STRIP) {
+    self->least[i / STRIP] = self->places[i].where[0];
+    qsort(self->places + i, (size_t)(count - i < STRIP ? count - i : STRIP), sizeof *self->places, by_second);
+  }
   return callable_of(self, PLACES, end_places, &places_definition);
 }
 

@@ -47,26 +47,14 @@ def scalars(problem: Problem) -> Mapping[str, int]:
     "signed": elements are integers with a sign. "infinity": bits of infinity of floats that fit 32 bits, else 0. "null"
     is an empty pointer. Those of routing are there for its problems alone.
     """
-    routing = problem.routing
-    of_routing = (
-        {}
-        if routing is None
-        else {
-            "scoring": SCORINGS.index(routing.scoring),
-            "renormalize": int(routing.renormalize),
-            "group_size": problem.cols // routing.n_group,
-            "n_group": routing.n_group,
-            "topk_group": routing.topk_group,
-            "narrow_indices": int(problem.answer == "narrow_weights"),
-        }
-    )
-    return of_routing | {
+    routing, layout = problem.routing, problem.layout
+    found = {
         "rows": problem.rows,
         "cols": problem.cols,
         "k": problem.k,
-        "row_stride": problem.layout.row_stride,
-        "col_stride": problem.layout.col_stride,
-        "inner": problem.layout.inner,
+        "row_stride": layout.row_stride,
+        "col_stride": layout.col_stride,
+        "inner": layout.inner,
         "smallest": int(not problem.largest),
         "sorted": int(problem.sorted),
         "signed": int(problem.dtype.startswith("int")),
@@ -75,6 +63,16 @@ def scalars(problem: Problem) -> Mapping[str, int]:
         "kth": int(problem.answer == KTH),
         "null": 0,
     }
+    if routing is not None:
+        found |= {
+            "scoring": SCORINGS.index(routing.scoring),
+            "renormalize": int(routing.renormalize),
+            "group_size": problem.cols // routing.n_group,
+            "n_group": routing.n_group,
+            "topk_group": routing.topk_group,
+            "narrow_indices": int(problem.answer == "narrow_weights"),
+        }
+    return found
 
 
 def kernel_symbol(family: str, query: Query, *, sorted: bool) -> str:

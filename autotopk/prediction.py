@@ -165,6 +165,10 @@ class Model:
         """The points around a problem."""
         return Near(*self._around(place_of(key)), sizes_of(key))
 
+    def nearest(self, key: TuningKey) -> Sequence[Point]:
+        """The nearest of these, alone."""
+        return self._around(place_of(key))[1]
+
     def leave_out(self, strategy: str) -> None:
         """Predict nothing of it from now on."""
         self.strategies.pop(strategy, None)

@@ -49,6 +49,8 @@ OPERATIONS: dict[str, Answer] = {WINDOWS: WINDOWS, KTH: KTH}
 MERGED: Literal["merged"] = "merged"
 """The operation that merges lists, see `lists`: rows of all their entries. It is not tuned: one kernel serves it."""
 
+_APART = frozenset((*OPERATIONS, MERGED))
+
 WEIGHTS: tuple[Answer, ...] = ("weights", "narrow_weights")
 """Of a top-k that routes."""
 
@@ -90,7 +92,7 @@ class Query:
     @property
     def operation(self) -> str:
         """What is apart from plain top-k, which is empty: the rule of a router, windows, kth, or merged."""
-        return self.answer if self.answer in (*OPERATIONS, MERGED) else str(self.routing or "")
+        return self.answer if self.answer in _APART else str(self.routing or "")
 
     def __str__(self) -> str:
         order = ("largest" if self.largest else "smallest") + (", sorted" if self.sorted else ", any order")

@@ -3,8 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from math import prod
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,9 @@ from autotopk.problem import Problem
 
 if TYPE_CHECKING:
     pass
+
+Axis = tuple[int, tuple[tuple[str, int], ...]]
+"""`Extent.times` and `Extent.per`."""
 
 MAX_SCRATCH_BYTES = 64 << 20
 """Most scratch of a program whose answer is smaller."""
@@ -104,7 +106,10 @@ class Extent:
 
     def of(self, values: Mapping[str, int]) -> int:
         """The number for these scalars."""
-        return self.times * prod(-(-values[name] // share) for name, share in self.per)
+        found = self.times
+        for name, share in self.per:
+            found *= -(-values[name] // share)
+        return found
 
 
 @dataclass(frozen=True)
@@ -117,11 +122,14 @@ class Launch:
 
     def blocks(self, problem: Problem) -> tuple[int, int, int]:
         """The grid for a problem."""
-        return self.blocks_for(scalars(problem))
+        values = scalars(problem)
+        x, y, z = (Extent(*axis).of(values) for axis in self.axes)
+        return x, y, z
 
-    def blocks_for(self, values: Mapping[str, int]) -> tuple[int, int, int]:
-        """The same for a problem's `scalars`."""
-        x, y, z = (*(extent.of(values) for extent in self.grid), 1, 1)[:3]
+    @property
+    def axes(self) -> tuple[Axis, Axis, Axis]:
+        """`times` and `per` of each of three."""
+        x, y, z = ((one.times, one.per) for one in (*self.grid, Extent(), Extent())[:3])
         return x, y, z
 
 
@@ -153,10 +161,10 @@ class KernelProgram:
         """One launch without scratch."""
         return cls((Launch(source, grid),))
 
-    @property
+    @cached_property
     def sources(self) -> tuple[KernelSource, ...]:
         """What is compiled, launch by launch."""
-        return tuple(launch.source for launch in self.launches)
+        return tuple([launch.source for launch in self.launches])
 
     def is_cached(self, arch: int) -> bool:
         """Whether all its kernels are there already, so that it runs where no compiler is."""
@@ -168,7 +176,7 @@ class KernelProgram:
     def comes_along(self, arch: int) -> bool:
         """Whether a store has all its kernels."""
         try:
-            return all(source.stored(arch) is not None for source in self.sources)
+            return None not in [source.stored(arch) for source in self.sources]
         except BuildError:  # device files are missing
             return False
 

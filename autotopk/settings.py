@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -20,6 +20,21 @@ PACKS = PACKAGE / "packs"
 """Those that are shipped: who looks for a kernel asks for them."""
 
 _warned: set[str] = set()
+
+_values = getattr(os.environ, "_data", None)
+"""Of environment variables as `os.environ` keeps them; None where a later Python keeps them otherwise."""
+
+
+def _text(variable: str) -> str | None:
+    """As `os.environ.get`, in a tenth of the time where nothing is set: first calls ask for several variables."""
+    if _values is not None and _key_of(variable) not in _values:
+        return None
+    return os.environ.get(variable)
+
+
+@cache
+def _key_of(variable: str) -> object:
+    return os.environ.encodekey(variable)  # type: ignore[attr-defined]  # of CPython
 
 
 def cache_dir() -> Path:
@@ -131,7 +146,7 @@ def packs_dir() -> Path | None:
 
     None where that is 0, no, false or off.
     """
-    text = os.environ.get("AUTOTOPK_PACKS", "").strip()
+    text = (_text("AUTOTOPK_PACKS") or "").strip()
     if not text:
         return PACKS
     if text.lower() in OFF:
@@ -146,7 +161,7 @@ def misses_path() -> Path | None:
 
 def forced_strategy() -> str | None:
     """`AUTOTOPK_STRATEGY`: the name of a strategy to use wherever it is able."""
-    return os.environ.get("AUTOTOPK_STRATEGY") or None
+    return _text("AUTOTOPK_STRATEGY") or None
 
 
 def patches() -> bool:
@@ -171,7 +186,7 @@ def peers() -> bool:
 
 def build_mode() -> BuildMode:
     """`AUTOTOPK_BUILD`: what happens where a call would run a kernel that is not compiled yet, else background."""
-    word = os.environ.get("AUTOTOPK_BUILD", "").strip().lower()
+    word = (_text("AUTOTOPK_BUILD") or "").strip().lower()
     if not word:
         return "background"
     for mode in get_args(BuildMode):
@@ -213,7 +228,7 @@ def _is_on(variable: str, *, usual: bool = False) -> bool:
 
 def _path(variable: str) -> Path | None:
     """What a variable names. An unknown home stays as it is written, as in a shell, and is then missing."""
-    text = os.environ.get(variable)
+    text = _text(variable)
     return Path(os.path.expanduser(text)) if text else None
 
 

@@ -23,7 +23,7 @@ from autotopk.device import Device, device_of
 from autotopk.errors import ArtifactError, AutotopkError, AutotopkWarning, DatabaseError
 from autotopk.kernel import distribution_version
 from autotopk.runtime import self_check
-from autotopk.runtime.borrowing import lenders
+from autotopk.runtime.borrowing import holders
 from autotopk.runtime.state import default
 from autotopk.runtime.winners import contents, is_current, layers
 from autotopk.strategy import Strategy
@@ -187,7 +187,7 @@ def _borrowed(device: Device) -> Iterator[Finding]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AutotopkWarning)  # files that cannot be used have findings of their own
         known = default.known()
-    twins, kin = lenders(device, known)
+    _, (twins, kin) = holders(device, known)
     for alike, group in (("as many multiprocessors", twins), ("the same compute capability", kin)):
         for winners in group:
             if winners.device is not None:

@@ -10,7 +10,7 @@
     LAUNCH: KERNEL EXTENT EXTENT EXTENT PARAMETERS NAME*
     EXTENT: TIMES FACTORS (SCALAR SHARE)*
 
-Words are between blanks; kernels and programs are counted from 0. Names are those of `launch.TENSORS`, of
+Words are between blanks; kernels and programs are counted from 0. Names are those of `addresses.TENSORS`, of
 `kernel.scalars` and of the program's scratch. A plan holds from the least to the most ROWS and COLS.
 """
 

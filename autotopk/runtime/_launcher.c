@@ -1,7 +1,7 @@
 /* The way of a call from its plan to the driver, with as little host time as Python and torch allow.
 
-   prepare: launches the kernels of a program, one after another on a stream: grids and all numbers are fixed before, a
-   call brings only the stream and the addresses. bind: a launch with its inputs' and outputs' tensors. asker: from the
+   prepare: launches the kernels of a program, one after another on a stream: grids and all numbers are worked out before,
+   a call brings only the stream and the addresses. bind: a launch with its inputs' and outputs' tensors. asker: from the
    arguments of an operation to its answer, where that is such a launch. Each has a twin in Python that does the same,
    and all else: launch.py and operations.py say what and why.
 
@@ -114,13 +114,23 @@ static int within(const char *what, long long number, long long least, long long
   return 0;
 }
 
-static int prepare_parameters(Launch *self, PyObject *parameters, int address_count) {
+/* The number of that name; 0 with an error set where there is none. */
+static int named_number(PyObject *numbers, PyObject *name, long long *number) {
+  PyObject *found = PyDict_GetItemWithError(numbers, name);
+  if (!found && !PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, name);
+  if (found) *number = PyLong_AsLongLong(found);
+  return found && !(*number == -1 && PyErr_Occurred());
+}
+
+static int prepare_parameters(Launch *self, PyObject *parameters, int address_count, PyObject *numbers) {
   Py_ssize_t count = PyTuple_Size(parameters);
   if (!within("number of parameters", count, 0, MAX_PARAMETERS)) return 0;
   self->parameter_count = (int)count;
   for (Py_ssize_t i = 0; i < count; i++) {
-    long long address, value;
-    if (!PyArg_ParseTuple(PyTuple_GetItem(parameters, i), "LL", &address, &value)) return 0;
+    PyObject *one = PyTuple_GetItem(parameters, i);
+    long long address = -1, value;
+    if (PyTuple_Check(one) ? !PyArg_ParseTuple(one, "LL", &address, &value) : !named_number(numbers, one, &value))
+      return 0;
     if (!within("address", address, -1, address_count - 1)) return 0;
     self->addresses[i] = (int)address;
     self->values[i] = (uint64_t)value;
@@ -128,24 +138,40 @@ static int prepare_parameters(Launch *self, PyObject *parameters, int address_co
   return 1;
 }
 
-static int prepare_launch(Launch *self, PyObject *record, int address_count) {
+/* Blocks along an axis, see `Extent.of`: 0 with an error set. What 64 bits do not count is no grid either. */
+static int prepare_axis(PyObject *extent, PyObject *numbers, long long most, unsigned *blocks) {
+  long long found, share, number;
+  PyObject *per, *name;
+  if (!PyArg_ParseTuple(extent, "LO!", &found, &PyTuple_Type, &per)) return 0;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(per); i++) {
+    if (!PyArg_ParseTuple(PyTuple_GetItem(per, i), "OL", &name, &share) || !named_number(numbers, name, &number))
+      return 0;
+    if (!within("share", share, 1, INT64_MAX) || !within("number", number, 0, INT64_MAX)) return 0;
+    if (__builtin_mul_overflow(found, number / share + (number % share > 0), &found)) found = INT64_MAX;
+  }
+  *blocks = (unsigned)found;
+  return within("grid", found, 1, most);
+}
+
+static int prepare_launch(Launch *self, PyObject *record, int address_count, PyObject *numbers) {
   const long long most = 0x7FFFFFFF;
-  long long function, x, y, z, threads, shared_bytes, cluster;
+  long long function, threads, shared_bytes, cluster;
   int cooperative, programmatic;
-  PyObject *parameters;
+  unsigned x, y, z;
+  PyObject *grid[3], *parameters;
   if (!PyTuple_Check(record) ||
-      !PyArg_ParseTuple(record, "L(LLL)LLLppO!", &function, &x, &y, &z, &threads, &shared_bytes, &cluster, &cooperative,
-                        &programmatic, &PyTuple_Type, &parameters)) {
+      !PyArg_ParseTuple(record, "L(O!O!O!)LLLppO!", &function, &PyTuple_Type, grid, &PyTuple_Type, grid + 1,
+                        &PyTuple_Type, grid + 2, &threads, &shared_bytes, &cluster, &cooperative, &programmatic,
+                        &PyTuple_Type, &parameters)) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a launch is a tuple");
     return 0;
   }
-  if (!within("grid", x, 1, most) || !within("grid", y, 1, 0xFFFF) || !within("grid", z, 1, 0xFFFF) ||
-      !within("threads", threads, 1, 1024) || !within("shared bytes", shared_bytes, 0, most) ||
-      !within("cluster", cluster, 1, most))
+  if (!prepare_axis(grid[0], numbers, most, &x) || !prepare_axis(grid[1], numbers, 0xFFFF, &y) ||
+      !prepare_axis(grid[2], numbers, 0xFFFF, &z) || !within("threads", threads, 1, 1024) ||
+      !within("shared bytes", shared_bytes, 0, most) || !within("cluster", cluster, 1, most))
     return 0;
   self->function = (void *)(uintptr_t)function;
-  self->config = (LaunchConfig){(unsigned)x, (unsigned)y, (unsigned)z, (unsigned)threads, 1, 1, (unsigned)shared_bytes,
-                                NULL, self->attributes, 0};
+  self->config = (LaunchConfig){x, y, z, (unsigned)threads, 1, 1, (unsigned)shared_bytes, NULL, self->attributes, 0};
   if (cluster > 1) {
     Attribute *attribute = add_attribute(self, CLUSTER_DIMENSION);
     attribute->value.cluster.x = (unsigned)cluster;
@@ -153,7 +179,7 @@ static int prepare_launch(Launch *self, PyObject *record, int address_count) {
   }
   if (cooperative) add_attribute(self, COOPERATIVE);
   if (programmatic) add_attribute(self, PROGRAMMATIC_STREAM_SERIALIZATION);
-  return prepare_parameters(self, parameters, address_count);
+  return prepare_parameters(self, parameters, address_count, numbers);
 }
 
 static int find_driver(void) {
@@ -165,9 +191,11 @@ static int find_driver(void) {
 }
 
 static PyObject *prepare(PyObject *module, PyObject *arguments) {
-  PyObject *records;
+  PyObject *records, *numbers;
   long long address_count;
-  if (!find_driver() || !PyArg_ParseTuple(arguments, "O!L", &PyTuple_Type, &records, &address_count)) return NULL;
+  if (!find_driver() || !PyArg_ParseTuple(arguments, "O!LO!", &PyTuple_Type, &records, &address_count, &PyDict_Type,
+                                          &numbers))
+    return NULL;
   if (!within("number of addresses", address_count, 0, MAX_ADDRESSES)) return NULL;
   Py_ssize_t count = PyTuple_Size(records);
   Launcher *launcher = PyMem_Calloc(1, sizeof *launcher + (size_t)count * sizeof(Launch));
@@ -176,7 +204,8 @@ static PyObject *prepare(PyObject *module, PyObject *arguments) {
   launcher->address_count = (int)address_count;
   PyObject *capsule = NULL, *callable = NULL;
   for (Py_ssize_t i = 0; i < count; i++)
-    if (!prepare_launch(&launcher->launches[i], PyTuple_GetItem(records, i), launcher->address_count)) goto failed;
+    if (!prepare_launch(&launcher->launches[i], PyTuple_GetItem(records, i), launcher->address_count, numbers))
+      goto failed;
   capsule = PyCapsule_New(launcher, CAPSULE, destroy);
   if (!capsule) goto failed;
   callable = PyCFunction_NewEx(&call_definition, capsule, NULL);
@@ -603,8 +632,9 @@ static PyObject *asker(PyObject *module, PyObject *arguments) {
 static PyMethodDef methods[] = {
     {"prepare", prepare, METH_VARARGS,
      "prepare(((function, (grid_x, grid_y, grid_z), threads, shared_bytes, cluster, cooperative, programmatic, "
-     "((address, value), ...)), ...), addresses) -> launch\n\nA parameter is that address of each call with value "
-     "added, or where address is -1 the value."},
+     "(parameter, ...)), ...), addresses, numbers) -> launch\n\nA parameter is (address, value), that address of each "
+     "call with value added, or where address is -1 the value; or the name of one of the numbers. Of a grid each is "
+     "(times, ((name, share), ...)): times so many shares as each number of these names has, rounded up."},
     {"bind", bind, METH_VARARGS,
      "bind(launch, twin, empty, values, indices, current_device, current_stream, index) -> run\n\nOf a launch of three "
      "addresses. `empty` makes an output from the arguments values, None for indices alone, or indices. "

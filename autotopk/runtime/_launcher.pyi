@@ -1,11 +1,13 @@
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from autotopk.runtime.driver import LaunchRecord
 
 READ: tuple[str, ...]
 
-def prepare(launches: tuple[LaunchRecord, ...], addresses: int) -> Callable[..., int]: ...
+def prepare(
+    launches: tuple[LaunchRecord, ...], addresses: int, numbers: Mapping[str, int], /
+) -> Callable[..., int]: ...
 def bind(
     launch: Callable[..., int],
     twin: Callable[..., Any],

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from queue import SimpleQueue
 
 from autotopk.errors import warn
 from autotopk.runtime.forked import forgets
@@ -24,19 +25,20 @@ class Afterwards:
 
     def __init__(self) -> None:
         self._jobs: deque[Job] = deque()
-        self._asked = threading.Event()
+        self._asked = SimpleQueue[None]()  # of C: an event's methods would take a call longer
+        self._busy = False
         self._thread: threading.Thread | None = None
         forgets(self)
 
     @property
     def pending(self) -> bool:
         """Whether any job has not ended."""
-        return self._asked.is_set()
+        return bool(self._jobs) or self._busy
 
     def do(self, job: Job) -> None:
         """Have it done; what it raises is a warning."""
         self._jobs.append(job)
-        self._asked.set()
+        self._asked.put(None)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="autotopk-afterwards", daemon=True)
             try:
@@ -48,17 +50,18 @@ class Afterwards:
     def clear(self) -> None:
         """Forget what was not begun."""
         self._jobs.clear()
-        self._asked.clear()
 
     def forget(self) -> None:
         """In a forked child, which does not have the thread."""
-        self._asked, self._thread = threading.Event(), None
+        self._asked, self._busy, self._thread = SimpleQueue(), False, None
 
     def _run(self) -> None:
         """The thread."""
         asked = self._asked
-        while asked.wait():
+        while True:
+            asked.get()
             while self._jobs:
+                self._busy = True  # before the job is not among these any more
                 self._wait_for_a_pause()
                 try:
                     self._jobs.popleft()()
@@ -66,9 +69,7 @@ class Afterwards:
                     break
                 except Exception as error:  # a strategy may be anyone's code
                     warn(f"what was to be looked at after a call was not: {error!r}")
-            asked.clear()
-            if self._jobs:  # since the last look at them
-                asked.set()
+            self._busy = False
 
     def _wait_for_a_pause(self) -> None:
         until, count = time.monotonic() + LONGEST_S, -1

@@ -4,7 +4,7 @@ A twin has the same compute capability and as many multiprocessors: its winners 
 same compute capability alone. What either was measured with runs only where it fits the device itself.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from autotopk.device import Device
@@ -16,17 +16,21 @@ from autotopk.tuning_db.records import Winner
 MeasuredStep = Literal["exact", "bucket", "neighbour"]
 
 
-def lenders(device: Device, known: Mapping[str, Winners]) -> tuple[list[Winners], list[Winners]]:
-    """The winners of twins, and those of kin, the nearest first; none for a CPU."""
-    own = known.get(device.fingerprint)
-    if own is None:
-        return _lenders(device, known)
+Lenders = tuple[Sequence[Winners], Sequence[Winners]]
+"""The winners of twins, and those of kin, the nearest first."""
+
+
+def holders(device: Device, known: Mapping[str, Winners]) -> tuple[Winners, Lenders]:
+    """The device's own winners, and whose else may serve there: nobody's on a CPU."""
+    own = known.get(device.fingerprint, NONE)
+    if own is NONE:
+        return own, _lenders(device, known)
     if own.lenders is None:
         own.lenders = _lenders(device, known)
-    return own.lenders
+    return own, own.lenders
 
 
-def _lenders(device: Device, known: Mapping[str, Winners]) -> tuple[list[Winners], list[Winners]]:
+def _lenders(device: Device, known: Mapping[str, Winners]) -> Lenders:
     if device.type != "cuda":
         return [], []
     others = [
@@ -42,27 +46,30 @@ def _lenders(device: Device, known: Mapping[str, Winners]) -> tuple[list[Winners
     return twins, [winners for one, winners in others if one.processors != device.processors]
 
 
-def exact(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> Iterator[Winner]:
+def exact(key: TuningKey, own: Winners, lenders: Lenders) -> Iterator[Winner]:
     """Winners of that very key, best first: the device's own, then its twins'.
 
     An own one whose code has changed since gives way to a current one that was measured elsewhere, on kin as well.
     """
-    own = known.get(device.fingerprint, NONE)
-    twins, kin = lenders(device, known)
+    twins, kin = lenders
     found = own.exact(key)
-    lent = [one for lender in (*twins, *kin) if (one := lender.exact(key)) is not None]
-    if found is not None and lent and is_stale(found):
-        yield from (one for one in lent if not is_stale(one))
-    yield from (one for winners in (own, *twins) if (one := winners.exact(key)) is not None)
+    lent = [lender.exact(key) for lender in twins]
+    if found is not None:
+        others = [one for one in (*lent, *(lender.exact(key) for lender in kin)) if one is not None]
+        if others and is_stale(found):
+            yield from (one for one in others if not is_stale(one))
+        yield found
+    for one in lent:
+        if one is not None:
+            yield one
 
 
-def around(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> Iterator[tuple[MeasuredStep, Winner]]:
+def around(key: TuningKey, own: Winners, lenders: Lenders) -> Iterator[tuple[MeasuredStep, Winner]]:
     """Other winners that may serve the key, best first.
 
     Of the device and its twins those of its bucket, then neighbours; of kin the same, after those of that very key.
     """
-    own = known.get(device.fingerprint, NONE)
-    twins, kin = lenders(device, known)
+    twins, kin = lenders
     for group in ([own, *twins], *([lender] for lender in kin)):
         if group[0] in kin:
             yield from (("exact", found) for winners in group if (found := winners.exact(key)) is not None)

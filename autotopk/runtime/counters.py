@@ -56,10 +56,11 @@ class Counters:
             self._calls: Counter[tuple[str, str, str]] = Counter()
             self._ns: Counter[tuple[str, str, str]] = Counter()
 
-    def happened(self, event: str) -> None:
-        """Count one of `plans`, `misses`, `builds`, `failed_builds`."""
+    def happened(self, *events: str) -> None:
+        """Count some of `plans`, `misses`, `builds`, `failed_builds`."""
         with self._lock:
-            self._events[event] += 1
+            for event in events:
+                self._events[event] += 1
 
     def left_out(self, reason: str) -> None:
         """Count a candidate that failed."""

@@ -23,7 +23,7 @@ strategies that read them; the caller's next way is to copy them. Merges of list
 alone.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Literal
@@ -159,20 +159,21 @@ def choices(
                 yield from asked.heuristic("forced" if force else "heuristic", strategy)
         return
     key, known = TuningKey.of(problem), runtime.known()
-    own = known.get(device.fingerprint, NONE).exact(key)
+    own, lenders = borrowing.holders(device, known)
+    measured = own.exact(key)
     # 1. forced
     if force:
-        yield from asked.forced(force, own)
+        yield from asked.forced(force, measured)
     # 2. exact
-    for winner in borrowing.exact(key, device, known):
+    for winner in borrowing.exact(key, own, lenders):
         yield from asked.measured("exact", winner)
     # 3. predicted
-    yield from asked.predicted(key, known, hurry)
+    yield from asked.predicted(key, (own, *lenders[0]), hurry)
     # 4. bucket, 5. neighbour
-    for step, winner in borrowing.around(key, device, known):
+    for step, winner in borrowing.around(key, own, lenders):
         yield from asked.measured(step, winner)
     # 6. heuristic
-    runtime.misses.note(key, device, tuned=own is not None)
+    runtime.misses.note(key, device, tuned=measured is not None)
     for strategy in registry.available():
         if strategy is torch_fallback:
             break
@@ -242,9 +243,9 @@ class _Asked:
                 )
             yield choice
 
-    def predicted(self, key: TuningKey, known: Mapping[str, Winners], hurry: Ready | None) -> Iterator[Choice]:
+    def predicted(self, key: TuningKey, layers: Sequence[Winners], hurry: Ready | None) -> Iterator[Choice]:
         """What takes the least time by what was measured around; nothing where nothing was."""
-        model = predicting.model_for(key, self.device, known)
+        model = predicting.model_among(key, self.device.type, layers)
         region = None if model is None else model.region(key)
         if model is None or region is None:
             if model is not None:
@@ -255,7 +256,7 @@ class _Asked:
                 self.rejected.append(f"predicted: {name} may be faster, and was measured nowhere")
                 return
             if hurry is not None:
-                for strategy, config in predicting.at_points(self.problem, self.device, model):
+                for strategy, config in predicting.at_points(key, self.problem, self.device, model):
                     choice = Choice("predicted", strategy, config, rejected=tuple(self.rejected))
                     if self._may_answer(choice, hurry):
                         yield choice

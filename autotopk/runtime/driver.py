@@ -1,10 +1,11 @@
 """The few calls of the CUDA driver that loading and launching need, through ctypes."""
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from autotopk.errors import BuildError
+from autotopk.program import Axis, Extent
 
 INVALID_CONTEXT = 201
 """CUresult of a thread that has not used the device yet."""
@@ -81,14 +82,22 @@ class _LaunchConfig(ctypes.Structure):
     ]
 
 
-LaunchRecord = tuple[int, tuple[int, int, int], int, int, int, bool, bool, tuple[tuple[int, int], ...]]
+LaunchRecord = tuple[int, tuple[Axis, Axis, Axis], int, int, int, bool, bool, tuple[tuple[int, int] | str, ...]]
 """(function, grid, threads, shared bytes, cluster, cooperative, programmatic, parameters); a parameter is (address,
-bytes behind it), or (-1, value)."""
+bytes behind it), (-1, value), or the name of a number."""
 
 
-def prepare(launches: tuple[LaunchRecord, ...], addresses: int) -> Callable[..., int]:
+def prepare(launches: tuple[LaunchRecord, ...], addresses: int, numbers: Mapping[str, int]) -> Callable[..., int]:
     """`_launcher.prepare` for installations without a C compiler; several times slower a call."""
-    prepared = [_prepare_one(*one) for one in launches]
+    prepared = [
+        _prepare_one(
+            function,
+            [Extent(*axis).of(numbers) for axis in grid],
+            *more,
+            [(-1, numbers[one]) if isinstance(one, str) else one for one in parameters],
+        )
+        for function, grid, *more, parameters in launches
+    ]
 
     def launch(stream: int, *given: int) -> int:
         if len(given) != addresses:
@@ -100,13 +109,13 @@ def prepare(launches: tuple[LaunchRecord, ...], addresses: int) -> Callable[...,
 
 def _prepare_one(
     function: int,
-    grid: tuple[int, int, int],
+    grid: Sequence[int],
     threads: int,
     shared_bytes: int,
     cluster: int,
     cooperative: bool,
     programmatic: bool,
-    parameters: tuple[tuple[int, int], ...],
+    parameters: Sequence[tuple[int, int]],
 ) -> Callable[[int, Sequence[int]], int]:
     attributes: list[_Attribute] = []
     if cluster > 1:

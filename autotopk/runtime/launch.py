@@ -1,22 +1,23 @@
 """From a program to a callable that runs it, at about a microsecond of host time above the allocations."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_float, c_uint32
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from autotopk.device import Device
 from autotopk.errors import BuildError, LaunchError, NotCompiledError, WrongAnswerError
-from autotopk.kernel import Kernel, KernelSource, Parameter, scalars
-from autotopk.lists import LISTED, Lists, Parts, listed
+from autotopk.kernel import Kernel, KernelSource, scalars
+from autotopk.lists import Lists, Parts, listed
 from autotopk.problem import KTH, MERGED, Problem
 from autotopk.program import HostProgram, KernelProgram, Program, most_scratch
 from autotopk.runtime import driver, scratch
+from autotopk.runtime.addresses import given, places_of, slots
 from autotopk.runtime.views import Run, fresh_strides, laid_out
-from autotopk.told import TOLD, Task, address, told
+from autotopk.told import Task, address, told
 
 native: Any
 """The twins in C of what costs the host most; None where they were not built, or from another version's source."""
@@ -28,15 +29,9 @@ if not hasattr(native, "asker"):
     native = None
 
 Launch = Callable[..., int]
-"""A program on a device: takes a stream and the addresses of `TENSORS` and scratch, and returns the driver's code."""
+"""A program on a device: takes a stream and addresses, see `addresses.given`, and returns the driver's code."""
 
-TENSORS = ("x", "values", "indices")
-"""Inputs and outputs of all operations, in the order of a launch's addresses; those that an answer lacks are null."""
-
-ROUTING = ("bias", "scale")
-"""Those of routing come behind them: the address of the bias, null without one, and the bits of the float32 scale."""
-
-_SCRATCH_ALIGNMENT = 256
+MOST_RECORDED = 1 << 12  # programs that are kept as the launcher takes them
 
 # Private functions of torch that save microseconds a call, each with its public twin.
 _current_stream: Callable[[int], int] = getattr(
@@ -113,7 +108,7 @@ def loaded() -> int:
 
 def captured_on(x: Tensor) -> int | None:
     """The CUDA device of a call for this tensor where that becomes part of a graph, which is being captured."""
-    return x.device.index if x.is_cuda and torch.cuda.is_current_stream_capturing() else None
+    return x.device.index if x.is_cuda and scratch.capturing() else None
 
 
 def _bind_host(program: HostProgram, problem: Problem, size: tuple[int, ...]) -> Run:
@@ -157,17 +152,23 @@ def _prepare_once(prepare: Callable[[], object]) -> None:
     prepare()
 
 
+@cache
+def _several() -> bool:
+    """Whether there is more than one CUDA device, of a process that uses one."""
+    return torch.cuda.device_count() > 1
+
+
 def _bind_kernels(problem: Problem, size: tuple[int, ...], index: int, launch: Launch, symbol: str) -> Run:
-    stride = fresh_strides(size)
-    dtype, int32, int64 = getattr(torch, problem.dtype), torch.int32, torch.int64
-    empty, current_stream = _empty, _current_stream
     if problem.routing is not None:
         return _bind_routing(problem, size, index, launch, symbol)
     if problem.answer == "windows":
         return _bind_windows(problem, index, launch, symbol)
     if problem.answer == MERGED:
         return _bind_merges(problem, size, index, launch, symbol)
-    several, current_device = torch.cuda.device_count() > 1, _current_device
+    stride = fresh_strides(size)
+    dtype, int32, int64 = getattr(torch, problem.dtype), torch.int32, torch.int64
+    empty, current_stream = _empty, _current_stream
+    several, current_device = _several(), _current_device
 
     def pairs(x: Tensor, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         if several and current_device() != index:
@@ -207,7 +208,7 @@ def _bind_routing(problem: Problem, size: tuple[int, ...], index: int, launch: L
     stride, float32 = fresh_strides(size), torch.float32
     index_dtype = torch.int32 if problem.answer == "narrow_weights" else torch.int64
     empty, current_stream = _empty, _current_stream
-    several, current_device = torch.cuda.device_count() > 1, _current_device
+    several, current_device = _several(), _current_device
 
     def weights(x: Tensor, bias: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
         if several and current_device() != index:
@@ -226,7 +227,7 @@ def _bind_routing(problem: Problem, size: tuple[int, ...], index: int, launch: L
 
 def _bind_windows(problem: Problem, index: int, launch: Launch, symbol: str) -> Run:
     current_stream, current_device = _current_stream, _current_device
-    several, names = torch.cuda.device_count() > 1, _given(problem)[1:]
+    several, names = _several(), given(problem)[1:]
 
     def write(x: Tensor, task: Task) -> None:
         if several and current_device() != index:
@@ -245,7 +246,7 @@ def _bind_windows(problem: Problem, index: int, launch: Launch, symbol: str) -> 
 def _bind_merges(problem: Problem, size: tuple[int, ...], index: int, launch: Launch, symbol: str) -> Run:
     stride, dtype, int64 = fresh_strides(size), getattr(torch, problem.dtype), torch.int64
     empty, current_stream = _empty, _current_stream
-    several, current_device = torch.cuda.device_count() > 1, _current_device
+    several, current_device = _several(), _current_device
 
     def merge(memory: Tensor | Parts, lists: Lists) -> tuple[Tensor, Tensor]:
         if several and current_device() != index:
@@ -274,36 +275,69 @@ def _float32_bits(number: float) -> int:
 
 def _launch(program: KernelProgram, problem: Problem, device: Device, index: int, build: bool) -> tuple[Launch, str]:
     """A program on a device, and the names of its kernels."""
-    kernels = [_kernel(source, device.arch, build) for source in program.sources]
+    kernels, names = [_kernel(source, device.arch, build) for source in program.sources], given(problem)
+    made_from = program, device.type, index, kernels, names
+    recorded = _recorded.get(id(program))
+    if recorded is None or recorded.made_from != made_from:
+        recorded = _record(program, problem, device, index, kernels, names)
+        if not program.scratch:  # whose bytes are the problem's
+            if len(_recorded) >= MOST_RECORDED:
+                _recorded.clear()
+            _recorded[id(program)] = recorded
+    launch, garbage, zeros = _prepare()(*recorded.launches, scalars(problem)), recorded.garbage, recorded.zeros
+    return (_with_scratch(launch, index, garbage, zeros) if garbage or zeros else launch), recorded.symbols
+
+
+class _Recorded(NamedTuple):
+    """A program on a device as the launcher takes it, without scratch for all problems alike."""
+
+    made_from: tuple[object, ...]
+    launches: tuple[tuple[driver.LaunchRecord, ...], int]  # and how many addresses a call has
+    garbage: int  # bytes of scratch, of each kind
+    zeros: int
+    symbols: str
+
+
+_recorded: dict[int, _Recorded] = {}
+"""By `id` of programs that strategies keep."""
+
+
+def _record(
+    program: KernelProgram,
+    problem: Problem,
+    device: Device,
+    index: int,
+    kernels: list[Kernel],
+    names: tuple[str, ...],
+) -> _Recorded:
+    """Loads the kernels that are not."""
     symbols = ", ".join(dict.fromkeys(kernel.symbol for kernel in kernels))
     if device.type != "cuda":
         raise BuildError(f"{symbols} needs a CUDA device, not {device.name}")
     if program.scratch and (needed := program.scratch_bytes(problem)) > most_scratch(problem):
         raise BuildError(f"{symbols} needs {needed} bytes of scratch, more than {most_scratch(problem)}")
-    values = scalars(problem)
-    places, garbage, zeros = _places(program, problem)
+    places, garbage, zeros = places_of(program, problem)
     functions = [_functions.get(_key(kernel, index)) for kernel in kernels]
     if None in functions:
         with torch.cuda.device(index):
             torch.cuda.set_device(index)  # makes the context that kernels are loaded into
             functions = [_function(kernel, index) for kernel in kernels]
-    launch = _prepare()(
-        tuple(
-            (
-                function,
-                one.blocks_for(values),
-                kernel.threads,
-                kernel.shared_bytes,
-                kernel.cluster,
-                kernel.cooperative,
-                kernel.programmatic_launch,
-                tuple([_slot(parameter, places, values) for parameter in kernel.parameters]),
-            )
-            for function, one, kernel in zip(functions, program.launches, kernels, strict=True)
-        ),
-        len(_given(problem)) + bool(garbage) + bool(zeros),
-    )
-    return (_with_scratch(launch, index, garbage, zeros) if garbage or zeros else launch), symbols
+    records = [
+        (
+            function,
+            one.axes,
+            kernel.threads,
+            kernel.shared_bytes,
+            kernel.cluster,
+            kernel.cooperative,
+            kernel.programmatic_launch,
+            slots(kernel.parameters, places, problem),
+        )
+        for function, one, kernel in zip(functions, program.launches, kernels, strict=True)
+    ]
+    made_from = program, device.type, index, kernels, names
+    launches = tuple(records), len(names) + bool(garbage) + bool(zeros)
+    return _Recorded(made_from, launches, garbage, zeros, symbols)
 
 
 def _kernel(source: KernelSource, arch: int, build: bool) -> Kernel:
@@ -312,31 +346,6 @@ def _kernel(source: KernelSource, arch: int, build: bool) -> Kernel:
     if (found := source.cached(arch)) is None:
         raise NotCompiledError(f"{source.cache_path(arch).name} is not compiled yet")
     return found
-
-
-def _places(program: KernelProgram, problem: Problem) -> tuple[dict[str, tuple[int, int]], int, int]:
-    """(which of a launch's addresses, bytes behind it) of every tensor by name; bytes of garbage, bytes of zeros."""
-    given = _given(problem)
-    places = {name: (slot, 0) for slot, name in enumerate(given)}
-    values, ends = scalars(problem), [0, 0]
-    for zeroed in (False, True):
-        slot = len(given) + (zeroed and ends[False] > 0)
-        for one in (one for one in program.scratch if one.zeroed == zeroed):
-            if one.name in places:
-                raise BuildError(f"scratch {one.name!r} bears the name of another tensor")
-            size = one.bytes.of(values)
-            places[one.name] = (slot, ends[zeroed]) if size else (-1, 0)  # a null pointer
-            ends[zeroed] += -(-size // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
-    return places, ends[False], ends[True]
-
-
-def _given(problem: Problem) -> tuple[str, ...]:
-    """What a launch is given, in order, by name."""
-    if problem.answer == "windows":
-        return TENSORS + TOLD
-    if problem.answer == MERGED:
-        return TENSORS + LISTED
-    return TENSORS if problem.routing is None else TENSORS + ROUTING
 
 
 def _with_scratch(launch: Launch, index: int, garbage: int, zeros: int) -> Launch:
@@ -361,15 +370,6 @@ def _retry(code: int, symbols: str, problem: Problem, index: int, launch: Launch
         code = launch(_current_stream(index), *addresses)
     if code:
         raise LaunchError(f"launching {symbols} for {problem} failed: {driver.error_name(code)}")
-
-
-def _slot(parameter: Parameter, places: dict[str, tuple[int, int]], values: Mapping[str, int]) -> tuple[int, int]:
-    """(which address, what is added to it); -1 and the value of a number."""
-    if parameter.name in places:
-        return places[parameter.name]
-    if (value := values.get(parameter.name)) is None:
-        raise BuildError(f"no launch provides the parameter {parameter.name!r}")
-    return -1, value
 
 
 _functions: dict[tuple[bytes, str, int, int], int] = {}

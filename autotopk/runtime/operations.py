@@ -276,10 +276,14 @@ class Operation(Planner):
         if plan is _UNKNOWN:
             if _is_tracing():  # then sizes are tensors, so that no key is ever found again
                 return self.of_torch(input, k, dim, largest, sorted, out)
-            rows = input.detach()
-            plan = self._first(key, rows, View.of(rows, k, dim, largest, sorted, self.stable))
-            if plan is None:
-                return self.of_torch(input, k, dim, largest, sorted, out)
+            plan, later = self._made(key, input, View.of(input, k, dim, largest, sorted, self.stable))
+            try:
+                if plan is None:
+                    return self.of_torch(input, k, dim, largest, sorted, out)
+                return self._run(plan, input, k, dim, largest, sorted, out, data)
+            finally:
+                if later is not None:  # a thread that wakes up would hold up a launch
+                    self._runtime.afterwards.do(later)
         return self._run(plan, input, k, dim, largest, sorted, out, data)
 
     def _run(

@@ -13,6 +13,7 @@ from autotopk.errors import NotCompiledError, warn
 from autotopk.problem import Answer, Problem
 from autotopk.program import HostProgram, KernelProgram
 from autotopk.runtime import dispatch, launch
+from autotopk.runtime.afterwards import Job
 from autotopk.runtime.counters import counters
 from autotopk.runtime.dispatch import Choice
 from autotopk.runtime.readiness import Readiness
@@ -65,31 +66,36 @@ class Planner:
         return None
 
     def _first(self, key: Any, input: Tensor, rows: View | None) -> Plan | None:
+        """The plan of a layout that has none, see `_made`; what is to be done after the call is asked for."""
+        plan, later = self._made(key, input, rows)
+        if later is not None:
+            self._runtime.afterwards.do(later)
+        return plan
+
+    def _made(self, key: Any, input: Tensor, rows: View | None) -> tuple[Plan | None, Job | None]:
         """The plan of a layout that has none, remembered until something better is compiled; see `_plan`.
 
-        The first call of a problem waits for no prediction, but takes what is first nearby; all is weighed after it.
-        While a graph is captured the plan makes do with what is loaded, and is not remembered.
+        The first call of a problem waits for no prediction, but takes what is first nearby; the job weighs all after
+        it. While a graph is captured the plan makes do with what is loaded, and is not remembered.
         """
         device = device_of(input.device)
         captured_on = launch.captured_on(input)
         readiness = Readiness(self._runtime, device, self.answer, captured_on=captured_on)
         plan = self._plan(rows, input, device, readiness)
-        counters.happened("plans")
-        if plan is not None and plan.choice.step not in ("forced", "exact"):
-            counters.happened("misses")
+        tuned = plan is None or plan.choice.step in ("forced", "exact")
+        counters.happened(*(("plans",) if tuned else ("plans", "misses")))
         if log.isEnabledFor(logging.DEBUG):
             told = "torch.topk" if plan is None else f"{plan.choice.candidate} by {plan.choice.step}"
             log.debug("%s %s %s: %s", self.name, tuple(input.shape), input.dtype, told)
         if captured_on is None:
             self._plans.remember(key, plan)
             if readiness.hurried is not None:
-                self._runtime.afterwards.do(partial(self._weigh, key, readiness.hurried, plan, device))
-                return plan
+                return plan, partial(self._weigh, key, readiness.hurried, plan, device)
             try:
                 readiness.want(partial(self._plans.pop, key, None))
             except Exception as error:  # a source may be anyone's code
                 warn(f"nothing faster can be compiled for {tuple(input.shape)}: {error!r}")
-        return plan
+        return plan, None
 
     def _weigh(self, key: Any, problem: Problem, plan: Plan | None, device: Device) -> None:
         """Look for what is better than a plan that was made in a hurry, and have it compiled."""

@@ -13,8 +13,8 @@ from autotopk.doubt import Rival
 from autotopk.key import TuningKey
 from autotopk.prediction import Model, Near, kind_of, sizes_of
 from autotopk.problem import Problem
-from autotopk.runtime.borrowing import lenders
-from autotopk.runtime.winners import NONE, Winners
+from autotopk.runtime.borrowing import holders
+from autotopk.runtime.winners import Winners
 from autotopk.strategies.torch_fallback import strategy as torch_fallback
 from autotopk.strategy import Config, Strategy, numbers, written
 from autotopk.workloads import Workload
@@ -62,19 +62,20 @@ def model_for(key: TuningKey, device: Device, known: Mapping[str, Winners]) -> M
     Of several layers' the one with the least bound around the key: who tuned a few shapes knows less of all others than
     what is shipped.
     """
-    kind = kind_of(key, device.type)
-    for winners in _own_and_twins(device, known):
+    own, (twins, _) = holders(device, known)
+    return model_among(key, device.type, (own, *twins))
+
+
+def model_among(key: TuningKey, device_type: str, layers: Iterable[Winners]) -> Model | None:
+    """The same of a device's own winners and its twins'."""
+    kind = kind_of(key, device_type)
+    for winners in layers:
         if models := winners.models(kind):
             model = models[0] if len(models) == 1 else min(models, key=lambda one: one.bound(key))
-            if winners.device is not None:
+            if model.examples and winners.device is not None:
                 _leave_out_changed(model, winners.device)
             return model
     return None
-
-
-def _own_and_twins(device: Device, known: Mapping[str, Winners]) -> Iterator[Winners]:
-    yield known.get(device.fingerprint, NONE)
-    yield from lenders(device, known)[0]
 
 
 def _leave_out_changed(model: Model, device: Device) -> None:
@@ -107,22 +108,31 @@ def unfitted(problem: Problem, device: Device, model: Model) -> str:
     return next((one.name for one in able if one.heuristic(problem, device) is not None), "")
 
 
-def at_points(problem: Problem, device: Device, model: Model) -> Iterator[tuple[Strategy, Config]]:
+def at_points(key: TuningKey, problem: Problem, device: Device, model: Model) -> Iterator[tuple[Strategy, Config]]:
     """What is first at the points around, where it serves the problem, too, the nearest first: nothing is predicted.
 
     For a call that does not wait. Of drawn shapes it takes 8 % more time than the best rung in geometric mean.
     """
-    serving, tried = registry.serving(problem, device), set[str]()
-    for point in model.near(TuningKey.of(problem)).judges:
-        of, _, written_ = point.first.partition(" ")
-        if point.first in tried or of not in model.strategies:
+    able: dict[str, Strategy | None] = {}
+    tried = {""}
+    for point in model.nearest(key):
+        if point.first in tried:
             continue
         tried.add(point.first)
-        strategy = next((one for one in serving if one.name == of), None)
-        if strategy is None or strategy.reasons_unsupported(problem, device):
-            continue
-        if (config := strategy.fitting(written_, problem, device)) is not None:
+        of, _, written_ = point.first.partition(" ")
+        if of not in able:
+            able[of] = _able(of, problem, device) if of in model.strategies else None
+        strategy = able[of]
+        if strategy is not None and (config := strategy.fitting(written_, problem, device)) is not None:
             yield strategy, config
+
+
+def _able(name: str, problem: Problem, device: Device) -> Strategy | None:
+    """The strategy of that name, where it can serve the problem."""
+    for one in registry.serving(problem, device):
+        if one.name == name:
+            return None if one.reasons_unsupported(problem, device) else one
+    return None
 
 
 def proposals(problem: Problem, device: Device, model: Model) -> list[Proposal]:

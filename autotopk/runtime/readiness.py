@@ -33,12 +33,9 @@ class Readiness:
         self.hurried: Problem | None = None
         """Answered by what is first nearby: nothing was weighed."""
         self._mode = settings.build_mode()
-        self._runtime, self._device, self._answer, self._captured_on = runtime, device, answer, captured_on
-
-    @property
-    def builds(self) -> bool:
+        self.builds = self._mode == "wait" and captured_on is None
         """The call itself compiles what is not there."""
-        return self._mode == "wait" and self._captured_on is None
+        self._runtime, self._device, self._answer, self._captured_on = runtime, device, answer, captured_on
 
     @property
     def swaps(self) -> bool:

@@ -181,7 +181,7 @@ def checked(x: Any, k: Any, more: Any) -> Routing:
 def _view(x: Tensor, k: int, routing: Routing, answer: Answer) -> View | None:
     """The rows of logits; None where there are none."""
     view = View.of(x, k, -1, True, True)
-    return view and replace(view, problem=replace(view.problem, routing=routing, answer=answer))
+    return view and view._replace(problem=replace(view.problem, routing=routing, answer=answer))
 
 
 def register(router: Router) -> None:

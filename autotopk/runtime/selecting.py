@@ -64,4 +64,4 @@ def view_of(x: Tensor, form: Checked, largest: bool) -> View | None:
     view = View.of(x, min(form.width, x.shape[1]), 1, largest, True, True)
     if view is None or view.copied:
         return None
-    return replace(view, problem=replace(view.problem, rows=form.count, answer="windows"))
+    return view._replace(problem=replace(view.problem, rows=form.count, answer="windows"))

@@ -41,7 +41,7 @@ class KthKernels(Planner):
         if plan is _UNKNOWN:
             view = View.of(x.detach(), k, dim, largest, True)
             if view is not None:
-                view = replace(view, problem=replace(view.problem, answer=KTH), size=(*view.size[:-1], 1))
+                view = view._replace(problem=replace(view.problem, answer=KTH), size=(*view.size[:-1], 1))
             plan = self._first(key, x.detach(), view)
         if plan is None:
             return None

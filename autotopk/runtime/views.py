@@ -1,10 +1,10 @@
 """How a tensor of any shape is seen as the rows of a matrix."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,8 +17,7 @@ Run = Callable[..., Any]
 """From a tensor to the tensors of an answer, a tuple of them or one."""
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """One way to see a tensor as the rows of a matrix."""
 
     problem: Problem
@@ -32,21 +31,25 @@ class View:
     @classmethod
     def of(cls, x: Tensor, k: int, dim: int, largest: bool, sorted: bool, stable: bool = False) -> "View | None":
         """None where the call must go to torch.topk: 0-d, empty, k = 0, bad arguments, other dtypes and devices."""
-        dtype, place, batch, strides = _DTYPES.get(x.dtype), x.device.type, [*x.shape], [*x.stride()]
+        dtype, place, batch = _DTYPES.get(x.dtype), x.device.type, [*x.shape]
         dims = len(batch)
         if dtype is None or not -dims <= dim < dims or place not in ("cpu", "cuda"):
             return None
-        cols, step = batch.pop(dim), strides.pop(dim)
+        cols, dim = batch.pop(dim), dim % dims - dims
         rows = prod(batch)
         if not (rows and 0 < k <= cols):
             return None
-        row_stride = _row_stride(batch, strides, cols, step)
+        row_stride: int | None = cols
+        if dim != -1 or not x.is_contiguous():
+            strides = [*x.stride()]
+            step = strides.pop(dim)
+            row_stride = _row_stride(batch, strides, cols, step)
         address, stride = (0, cols) if row_stride is None else (x.data_ptr(), row_stride)  # of the copy, of the tensor
         vector = vector_width(address, stride, cols, DTYPE_BYTES[dtype])
         layout = MemoryLayout(stride, vector=vector, aligned=address % VECTOR_BYTES == 0)
         sizes = rows, cols, k, dtype
         problem = Problem(*sizes, largest, sorted, stable=stable, device_type=place, layout=layout)
-        return cls(problem, (*batch, k), dim % dims - dims, copied=row_stride is None)
+        return cls(problem, (*batch, k), dim, row_stride is None)
 
     def beside(self, x: Tensor) -> "View | None":
         """The same tensor seen as rows side by side, without a copy.
@@ -68,17 +71,15 @@ class View:
         size = (*sizes[:at], k, *sizes[at + 1 :])
         return View(replace(self.problem, layout=layout), size, self.dim, copied=False)
 
-    def ways(self, x: Tensor) -> "Iterator[View]":
+    def ways(self, x: Tensor) -> "Sequence[View]":
         """Every way to see the tensor, the one without copies first."""
         beside = self.beside(x)
-        if beside is not None:
-            yield beside
-        yield self
+        return (self,) if beside is None else (beside, self)
 
     @property
     def result_size(self) -> tuple[int, ...]:
         """Of the results for the original tensor."""
-        if self.problem.layout.side_by_side:
+        if self.dim == -1 or self.problem.layout.side_by_side:
             return self.size
         *batch, k = self.size
         batch.insert(len(self.size) + self.dim, k)
@@ -92,7 +93,7 @@ class View:
     def around(self, run: Run) -> Run:
         """The call for the original tensor from the one for its rows."""
         dim, copied = self.dim, self.copied
-        if self.problem.layout.side_by_side or (dim == -1 and not copied):
+        if (dim == -1 and not copied) or self.problem.layout.side_by_side:
             return run
 
         size = self.result_size
@@ -111,7 +112,10 @@ class View:
 
 def fresh_strides(size: Sequence[int]) -> tuple[int, ...]:
     """The strides that torch gives to a new tensor."""
-    return tuple(prod(size[dim + 1 :]) for dim in range(len(size)))  # asking torch takes 10 ms the first time
+    strides = [1]  # asking torch takes 10 ms the first time
+    for one in size[:0:-1]:
+        strides.append(strides[-1] * one)
+    return tuple(strides[::-1]) if size else ()
 
 
 def laid_out(x: Tensor, size: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:

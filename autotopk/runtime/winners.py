@@ -50,7 +50,7 @@ class Winners:
 
     def __init__(self, device: Device | None = None) -> None:
         self.device = device
-        self.lenders: tuple[list[Winners], list[Winners]] | None = None
+        self.lenders: tuple[Sequence[Winners], Sequence[Winners]] | None = None
         """Twins and kin among those that were read with these, once they were asked for; see `borrowing`."""
         self._by_key: dict[Key, Stored] = {}
         self._by_bucket: dict[Bucket, list[Stored]] = {}

@@ -94,16 +94,26 @@ class RadixStrategy(Strategy):
 
     def program(self, config: Any, problem: Problem, device: Device) -> KernelProgram:
         """One block, or one cluster of them, for every row."""
-        return KernelProgram.of(source(config, problem), Extent(config.blocks_per_row, (("rows", 1),)))
+        return _program_of(config, problem)
 
 
-def source(config: RadixConfig, problem: Problem) -> TileLangSource:
+def source(config: RadixConfig, problem: Problem) -> KernelSource:
     """The kernel of a configuration for the problem's elements and their alignment."""
+    (found,) = _program_of(config, problem).sources
+    return found
+
+
+def _program_of(config: RadixConfig, problem: Problem) -> KernelProgram:
     vector = min(config.vector, problem.layout.vector)
-    return _source(config, 8 * problem.itemsize, problem.dtype in FLOAT_INF, vector, streams(config, problem))
+    return _program(config, 8 * problem.itemsize, problem.dtype in FLOAT_INF, vector, streams(config, problem))
 
 
-@lru_cache(1 << 12)  # one kernel serves many shapes
+@lru_cache(1 << 12)  # one serves many shapes
+def _program(config: RadixConfig, bits: int, is_float: bool, vector: int, streamed: bool) -> KernelProgram:
+    found = _source(config, bits, is_float, vector, streamed)
+    return KernelProgram.of(found, Extent(config.blocks_per_row, (("rows", 1),)))
+
+
 def _source(config: RadixConfig, bits: int, is_float: bool, vector: int, streamed: bool) -> TileLangSource:
     family = "block_radix" if config.blocks_per_row == 1 else "cluster_radix"
     order = "sorted" if config.capacity else "any_order"

@@ -153,9 +153,13 @@ class BlockBuckets(LinesStrategy):
 
     def program(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> KernelProgram:
         """One block a row."""
-        kind, windows = KINDS.get(problem.dtype, problem.dtype), problem.answer == WINDOWS
-        source = _source(config, kind, ordered=_in_order(problem, device), windows=windows)
-        return KernelProgram.of(source, Extent(1, (("rows", 1),)))
+        kind = KINDS.get(problem.dtype, problem.dtype)
+        return _program(config, kind, _in_order(problem, device), problem.answer == WINDOWS)
+
+
+@lru_cache(1 << 10)  # one serves many shapes
+def _program(config: BlockBucketsConfig, kind: str, ordered: bool, windows: bool) -> KernelProgram:
+    return KernelProgram.of(_source(config, kind, ordered=ordered, windows=windows), Extent(1, (("rows", 1),)))
 
 
 def _in_order(problem: Problem, device: Device) -> bool:
@@ -213,8 +217,16 @@ def _fits(config: BlockBucketsConfig, itemsize: int, device: Device) -> bool:
 
 def _capacity(room: int, problem: Problem) -> int:
     """Entries enough to list what reaches a guessed cut, where that is done; else the fewest."""
-    listing = (size for size in CAPACITIES if problem.k <= _most_listed(size, room, problem.itemsize))
-    return next(listing, _least(problem.k))
+    for size, most in _listing(room, problem.itemsize):
+        if problem.k <= most:
+            return size
+    return _least(problem.k)
+
+
+@lru_cache(1 << 10)
+def _listing(room: int, itemsize: int) -> Sequence[tuple[int, int]]:
+    """(capacity, the largest k that it lists), of those where that is any."""
+    return [(size, most) for size in CAPACITIES if (most := _most_listed(size, room, itemsize))]
 
 
 def _most_listed(capacity: int, room: int, itemsize: int) -> int:

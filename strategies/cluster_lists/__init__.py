@@ -204,8 +204,12 @@ class ClusterLists(LinesStrategy):
 
     def program(self, config: ClusterListsConfig, problem: Problem, device: Device) -> KernelProgram:
         """One cluster a row."""
-        source = _source(config, KINDS.get(problem.dtype, problem.dtype), windows=problem.answer == WINDOWS)
-        return KernelProgram.of(source, Extent(config.blocks, (("rows", 1),)))
+        return _program(config, KINDS.get(problem.dtype, problem.dtype), problem.answer == WINDOWS)
+
+
+@lru_cache(1 << 10)  # one serves many shapes
+def _program(config: ClusterListsConfig, kind: str, windows: bool) -> KernelProgram:
+    return KernelProgram.of(_source(config, kind, windows=windows), Extent(config.blocks, (("rows", 1),)))
 
 
 @lru_cache(1 << 10)  # one kernel serves many shapes

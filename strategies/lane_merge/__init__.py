@@ -122,11 +122,11 @@ class LaneMergeKernel:
 
     def serves(self, problem: Problem) -> bool:
         """Whether a problem that is read so is within its sizes, and lists are long enough for most data."""
-        return (
-            problem.k <= self.most
-            and self.inside * self.step <= problem.cols <= self.longest
-            and self.is_deep_enough(problem)
-        )
+        return self.is_long_enough(problem) and self.is_deep_enough(problem)
+
+    def is_long_enough(self, problem: Problem) -> bool:
+        """The first of these."""
+        return problem.k <= self.most and self.inside * self.step <= problem.cols <= self.longest
 
     def is_least(self, problem: Problem) -> bool:
         """Whether it goes no further than a problem that it serves."""
@@ -143,6 +143,11 @@ class LaneMergeKernel:
         """About the instructions of a row times its lanes; a round in a loop costs more than others."""
         rounds = 14 * (self.most if self.unrolled else 1.5 * problem.k + 3)
         return self.config.lanes * (8 * self.vectors * self.width - 2 * self.inside + rounds)
+
+    @cached_property
+    def program(self) -> KernelProgram:
+        """One for every 32 * warps / lanes rows."""
+        return KernelProgram.of(self.source, Extent(per=(("rows", 32 * self.config.warps // self.config.lanes),)))
 
     @cached_property
     def source(self) -> TritonSource:
@@ -234,10 +239,11 @@ class LaneMerge(Strategy):
 
     def valid(self, config: LaneMergeConfig, problem: Problem, device: Device) -> bool:
         """Any layout whose lanes can hold their shares, and sizes that the problem is within."""
-        if not fits(config, problem):
-            return False
-        kernel = _kernel(config, problem)
-        return not config.vectors or (kernel.share <= MAX_SHARE and kernel.serves(problem))
+        if config.vectors:
+            kernel = _kernel(config, problem)
+            if kernel.share > MAX_SHARE or not kernel.is_long_enough(problem):
+                return False
+        return fits(config, problem)
 
     def heuristic(self, problem: Problem, device: Device) -> LaneMergeConfig | None:
         """The likeliest rung; where so many float32 are asked for that some are alike, others are faster."""
@@ -258,9 +264,8 @@ class LaneMerge(Strategy):
         return costs.lanes(_kernel(config, problem), problem, device)
 
     def program(self, config: LaneMergeConfig, problem: Problem, device: Device) -> KernelProgram:
-        """One program for every 32 * warps / lanes rows."""
-        source = _kernel(config, problem).source
-        return KernelProgram.of(source, Extent(per=(("rows", 32 * config.warps // config.lanes),)))
+        """That of the kernel."""
+        return _kernel(config, problem).program
 
 
 def _kernel(config: LaneMergeConfig, problem: Problem) -> LaneMergeKernel:
@@ -275,15 +280,11 @@ _rung = lru_cache(1 << 12)(LaneMergeKernel)  # one serves many shapes
 
 
 def fits(config: LaneConfig, problem: Problem) -> bool:
-    """Whether a layout's lanes can hold their shares."""
-    return (
-        config.lanes in LANES
-        and config.warps in WARPS
-        and config.depth in DEPTHS
-        and share(config.lanes, problem) <= MAX_SHARE
-        and config.depth >= min(share(config.lanes, problem), least_depth(config.lanes, config.tree, problem))
-        and (problem.k <= TREE_K or not config.tree)
-    )
+    """Whether a layout's lanes can hold their shares, and lists are long enough for most data."""
+    if not (config.lanes in LANES and config.warps in WARPS and config.depth in DEPTHS):
+        return False
+    own, least = share(config.lanes, problem), least_depth(config.lanes, config.tree, problem)
+    return own <= MAX_SHARE and config.depth >= min(own, least) and (problem.k <= TREE_K or not config.tree)
 
 
 def ordered(rungs: Iterable[LaneMergeKernel], short: Sequence[LaneConfig], cols: int) -> list[Any]:

@@ -178,8 +178,12 @@ class LoadMaxima(LinesStrategy):
 
     def program(self, config: LoadMaximaConfig, problem: Problem, device: Device) -> KernelProgram:
         """One cluster a row."""
-        source = _source(config, KINDS.get(problem.dtype, problem.dtype), windows=problem.answer == WINDOWS)
-        return KernelProgram.of(source, Extent(config.blocks, (("rows", 1),)))
+        return _program(config, KINDS.get(problem.dtype, problem.dtype), problem.answer == WINDOWS)
+
+
+@lru_cache(1 << 10)  # one serves many shapes
+def _program(config: LoadMaximaConfig, kind: str, windows: bool) -> KernelProgram:
+    return KernelProgram.of(_source(config, kind, windows=windows), Extent(config.blocks, (("rows", 1),)))
 
 
 @lru_cache(1 << 10)  # one kernel serves many shapes

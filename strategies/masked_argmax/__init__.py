@@ -70,6 +70,11 @@ class MaskedArgmaxKernel:
         return self.longest * (0.9 if self.aligned else 1) + 512 * self.config.warps / self.config.rows_per_program
 
     @cached_property
+    def program(self) -> KernelProgram:
+        """Its launch."""
+        return KernelProgram.of(self.source, Extent(per=(("rows", self.config.rows_per_program),)))
+
+    @cached_property
     def source(self) -> TritonSource:
         """The kernel."""
         itemsize = DTYPE_BYTES[self.element]
@@ -188,7 +193,7 @@ class MaskedArgmax(Strategy):
 
     def program(self, config: MaskedArgmaxConfig, problem: Problem, device: Device) -> KernelProgram:
         """One program for every `rows_per_program` rows."""
-        return KernelProgram.of(_kernel(config, problem).source, Extent(per=(("rows", config.rows_per_program),)))
+        return _kernel(config, problem).program
 
 
 def _kernel(config: MaskedArgmaxConfig, problem: Problem) -> MaskedArgmaxKernel:

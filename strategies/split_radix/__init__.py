@@ -195,16 +195,21 @@ class SplitRadix(Strategy):
         """
         if problem.answer == WINDOWS:
             return KernelProgram.of(_split(config, _kind_of(problem.dtype), windows=True), Extent(1, (("rows", 1),)))
-        places = _places(config.blocks)
-        state = Scratch("shared_state", Extent(8, (("rows", 1),)), zeroed=True)
-        return KernelProgram(
-            launches=(Launch(_split(config, _kind_of(problem.dtype)), (Extent(config.blocks, (("rows", 1),)),)),),
-            scratch=(
-                Scratch("found_keys", Extent(places.times * _key_bytes(problem), places.per)),
-                Scratch("found_columns", Extent(places.times * 4, places.per)),
-                state if config.blocks > 1 else Scratch("shared_state", Extent(0)),
-            ),
-        )
+        return _program(config, _kind_of(problem.dtype), _key_bytes(problem))
+
+
+@lru_cache(1 << 12)  # one serves many shapes
+def _program(config: SplitRadixConfig, kind: str, key_bytes: int) -> KernelProgram:
+    places = _places(config.blocks)
+    state = Scratch("shared_state", Extent(8, (("rows", 1),)), zeroed=True)
+    return KernelProgram(
+        launches=(Launch(_split(config, kind), (Extent(config.blocks, (("rows", 1),)),)),),
+        scratch=(
+            Scratch("found_keys", Extent(places.times * key_bytes, places.per)),
+            Scratch("found_columns", Extent(places.times * 4, places.per)),
+            state if config.blocks > 1 else Scratch("shared_state", Extent(0)),
+        ),
+    )
 
 
 @lru_cache(64)  # whoever asks about a problem does so several times

@@ -176,8 +176,12 @@ class StreamMaxima(LinesStrategy):
 
     def program(self, config: StreamMaximaConfig, problem: Problem, device: Device) -> KernelProgram:
         """One cluster a row."""
-        source = _source(config, KINDS.get(problem.dtype, problem.dtype))
-        return KernelProgram.of(source, Extent(config.blocks, (("rows", 1),)))
+        return _program(config, KINDS.get(problem.dtype, problem.dtype))
+
+
+@lru_cache(1 << 10)  # one serves many shapes
+def _program(config: StreamMaximaConfig, kind: str) -> KernelProgram:
+    return KernelProgram.of(_source(config, kind), Extent(config.blocks, (("rows", 1),)))
 
 
 @lru_cache(1 << 10)  # one kernel serves many shapes

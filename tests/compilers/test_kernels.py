@@ -17,7 +17,7 @@ from autotopk.device import H100, Device
 from autotopk.kernel import Kernel, KernelSource, scalars
 from autotopk.problem import MemoryLayout, Problem
 from autotopk.program import KernelProgram
-from autotopk.runtime.launch import TENSORS
+from autotopk.runtime.addresses import TENSORS
 from autotopk.strategies._radix.limits import shared_bytes
 from autotopk.strategies._radix.strategy import RadixStrategy, source
 from autotopk.strategy import Config, Strategy

@@ -12,7 +12,7 @@ from autotopk.cli import doctor
 from autotopk.device import H100, Device
 from autotopk.identity import Identity
 from autotopk.problem import Problem
-from autotopk.runtime.borrowing import lenders
+from autotopk.runtime.borrowing import holders
 from autotopk.runtime.explain import Explanation, explain_problem
 from autotopk.runtime.state import default
 from autotopk.tuning_db import artifact
@@ -57,10 +57,10 @@ def user_winners(cache_dir: Path, planted: Planted) -> Path:
 
 def test_who_lends(user_winners: Path) -> None:
     artifact.publish([measured(one) for one in (FAR_KIN, STRANGER, KIN, TWIN, HERE)], user_winners)
-    twins, kin = lenders(HERE, default.known())
+    _, (twins, kin) = holders(HERE, default.known())
     assert [one.device for one in twins] == [TWIN]
     assert [one.device for one in kin] == [KIN, FAR_KIN]
-    assert lenders(replace(HERE, type="cpu"), default.known()) == ([], [])
+    assert holders(replace(HERE, type="cpu"), default.known())[1] == ([], [])
 
 
 def test_the_order_of_lenders(user_winners: Path) -> None:

@@ -39,8 +39,8 @@ int cuLaunchKernelEx(const Config* c, void* function, void** parameters, void** 
 """
 
 LAUNCHERS = {
-    "C": "from autotopk.runtime._launcher import prepare",
-    "Python": "from autotopk.runtime.driver import prepare",
+    "C": "from autotopk.runtime._launcher import prepare\nONE = 1, ()",
+    "Python": "from autotopk.runtime.driver import prepare\nONE = 1, ()",
 }
 
 
@@ -64,9 +64,10 @@ def asked(launcher: str, code: str, driver: Path, cache: Path) -> list[object]:
 def test_a_program_is_launched_in_one_call(launcher: str, driver: Path, cache_dir: Path) -> None:
     code = """
 launch = prepare((
-    (500, (264, 1, 1), 1024, 65536, 1, False, False, ((0, 0), (3, 0), (3, 4096), (-1, 10000000), (-1, -1))),
-    (200, (2, 3, 4), 512, 0, 8, True, True, ((3, 4096), (2, 0))),
-), 4)
+    (500, ((264, ()), ONE, ONE), 1024, 65536, 1, False, False, ((0, 0), (3, 0), (3, 4096), "cols", (-1, -1))),
+    (200, ((2, (("rows", 1),)), (3, (("rows", 8), ("cols", 1 << 22))), (4, ())), 512, 0, 8, True, True,
+     ((3, 4096), (2, 0))),
+), 4, {"rows": 7, "cols": 10_000_000})
 print(launch(77, 1 << 40, 2 << 40, 3 << 40, (1 << 47) - 4096), flush=True)
 """
     first = {
@@ -80,7 +81,7 @@ print(launch(77, 1 << 40, 2 << 40, 3 << 40, (1 << 47) - 4096), flush=True)
     }
     second = {
         "handle": 200,
-        "grid": [2, 3, 4],
+        "grid": [14, 9, 4],
         "threads": 512,
         "shared": 0,
         "stream": 77,
@@ -93,8 +94,8 @@ print(launch(77, 1 << 40, 2 << 40, 3 << 40, (1 << 47) - 4096), flush=True)
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_what_the_driver_refuses_ends_the_program(launcher: str, driver: Path, cache_dir: Path) -> None:
     code = """
-one = lambda function: (function, (1, 1, 1), 32, 0, 1, False, False, ())
-print(prepare((one(0), one(7), one(0)), 0)(0), flush=True)
+one = lambda function: (function, (ONE, ONE, ONE), 32, 0, 1, False, False, ())
+print(prepare((one(0), one(7), one(0)), 0, {})(0), flush=True)
 """
     *launches, status = asked(launcher, code, driver, cache_dir)
     assert [launch["handle"] for launch in launches] == [0, 7]  # type: ignore[index]
@@ -104,7 +105,7 @@ print(prepare((one(0), one(7), one(0)), 0)(0), flush=True)
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_addresses_are_counted(launcher: str, driver: Path, cache_dir: Path) -> None:
     code = """
-launch = prepare(((0, (1, 1, 1), 32, 0, 1, False, False, ((1, 0),)),), 2)
+launch = prepare(((0, (ONE, ONE, ONE), 32, 0, 1, False, False, ((1, 0),)),), 2, {})
 try:
     launch(0, 5)
 except TypeError as error:
@@ -116,8 +117,11 @@ except TypeError as error:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({1: "(1 << 33, 1, 1)"}, "grid 8589934592 is not between 1 and 2147483647"),
-        ({1: "(1, 1 << 16, 1)"}, "grid 65536 is not between 1 and 65535"),
+        ({1: "((1 << 33, ()), ONE, ONE)"}, "grid 8589934592 is not between 1 and 2147483647"),
+        ({1: "(ONE, (1 << 16, ()), ONE)"}, "grid 65536 is not between 1 and 65535"),
+        ({1: "((1 << 40, (('most', 1),)), ONE, ONE)"}, "grid 9223372036854775807 is not between 1 and 2147483647"),
+        ({1: "((1, (('most', 0),)), ONE, ONE)"}, "share 0 is not between 1 and 9223372036854775807"),
+        ({1: "((1, (('least', 1),)), ONE, ONE)"}, "number -1 is not between 0 and 9223372036854775807"),
         ({2: "0"}, "threads 0 is not between 1 and 1024"),
         ({3: "1 << 32"}, "shared bytes 4294967296 is not between 0 and 2147483647"),
         ({7: "((2, 0),)"}, "address 2 is not between -1 and 1"),
@@ -127,13 +131,25 @@ except TypeError as error:
 def test_numbers_that_would_be_cut_are_refused(
     change: dict[int, str], message: str, driver: Path, cache_dir: Path
 ) -> None:
-    record = ["0", "(1, 1, 1)", "32", "0", "1", "False", "False", "((1, 0),)"]
+    record = ["0", "(ONE, ONE, ONE)", "32", "0", "1", "False", "False", "((1, 0),)"]
     for at, text in change.items():
         record[at] = text
     code = f"""
 try:
-    prepare((({", ".join(record)}),), 2)
+    prepare((({", ".join(record)}),), 2, {{"most": 1 << 40, "least": -1}})
 except ValueError as error:
     print(f'"{{error}}"')
 """
     assert asked("C", code, driver, cache_dir) == [message]
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_number_that_nobody_provides_is_refused(launcher: str, driver: Path, cache_dir: Path) -> None:
+    code = """
+for grid, parameters in (((1, (("rows", 1),)), ()), (ONE, ("rows",))):
+    try:
+        prepare(((0, (ONE, grid, ONE), 32, 0, 1, False, False, parameters),), 2, {"cols": 1})
+    except KeyError as error:
+        print(f'"{error}"')
+"""
+    assert asked(launcher, code, driver, cache_dir) == ["'rows'"] * 2

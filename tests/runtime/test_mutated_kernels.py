@@ -1,7 +1,7 @@
 """`topk` and `topk_indices` answer rightly whatever the kernel cache holds; a GPU and its driver are played here."""
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -47,17 +47,17 @@ def source(tmp_path: Path, planted: Planted, monkeypatch: pytest.MonkeyPatch) ->
     return source
 
 
-def played(launches: Sequence[tuple[Any, ...]], addresses: int) -> Callable[..., int]:
+def played(launches: Sequence[tuple[Any, ...]], addresses: int, numbers: Mapping[str, int]) -> Callable[..., int]:
     """The launcher, and a GPU that runs one kernel whatever it is called and given, if a GPU can be given that."""
     [(function, grid, threads, shared_bytes, cluster, cooperative, programmatic, slots)] = launches
-    assert (function, grid, addresses) == (77, (16, 1, 1), 3)
+    assert (function, [Extent(*axis).of(numbers) for axis in grid], addresses) == (77, [16, 1, 1], 3)
     assert type(threads) is type(shared_bytes) is type(cluster) is int
     assert type(cooperative) is type(programmatic) is bool
     assert 1 <= threads <= 1024
     assert 0 <= shared_bytes <= 227 << 10
     assert 1 <= cluster <= 16
     assert len(slots) <= 24
-    assert all(-1 <= slot < addresses for slot, _ in slots)
+    assert all(one in numbers if isinstance(one, str) else -1 <= one[0] < addresses for one in slots)
 
     def run(stream: int, x: int, values: int, indices: int) -> int:
         rows = torch.frombuffer(bytearray(ctypes.string_at(x, X.numel() * 4)), dtype=torch.float32).view(X.shape)

@@ -10,10 +10,10 @@ from torch import Tensor
 import autotopk
 from autotopk.device import H100, Device
 from autotopk.errors import BuildError
-from autotopk.kernel import Kernel, KernelSource, Parameter, scalars
+from autotopk.kernel import Kernel, KernelSource, Parameter
 from autotopk.problem import Problem
 from autotopk.program import MAX_SCRATCH_BYTES, Extent, KernelProgram, Launch, Scratch
-from autotopk.runtime import launch, scratch
+from autotopk.runtime import addresses, launch, scratch
 from tests.runtime.conftest import Planted, PlantedConfig
 
 PROBLEM = Problem.contiguous(7, 1000, 10)
@@ -51,7 +51,7 @@ def test_scratch_lies_aligned_in_one_buffer_of_each_kind() -> None:
         Scratch("keys", Extent(4, (("rows", 1), ("k", 1)))),
         Scratch("places", Extent(4, (("rows", 1), ("k", 1)))),
     )
-    places, garbage, zeros = launch._places(found, PROBLEM)
+    places, garbage, zeros = addresses.places_of(found, PROBLEM)
     assert places == {
         "x": (0, 0),
         "values": (1, 0),
@@ -62,27 +62,29 @@ def test_scratch_lies_aligned_in_one_buffer_of_each_kind() -> None:
     }
     assert (garbage, zeros) == (1024, 256)
     assert found.scratch_bytes(PROBLEM) == 28 + 280 + 280
-    places, garbage, zeros = launch._places(program(Scratch("counters", Extent(4), zeroed=True)), PROBLEM)
+    places, garbage, zeros = addresses.places_of(program(Scratch("counters", Extent(4), zeroed=True)), PROBLEM)
     assert (places["counters"], garbage, zeros) == ((3, 0), 0, 256)
 
 
 def test_scratch_of_no_bytes_is_a_null_pointer() -> None:
-    places, garbage, zeros = launch._places(program(Scratch("keys", Extent(0)), Scratch("more", Extent(4))), PROBLEM)
+    places, garbage, zeros = addresses.places_of(
+        program(Scratch("keys", Extent(0)), Scratch("more", Extent(4))), PROBLEM
+    )
     assert (places["keys"], places["more"], garbage, zeros) == ((-1, 0), (3, 0), 256, 0)
-    assert launch._slot(Parameter("keys", "pointer"), places, scalars(PROBLEM)) == (-1, 0)
+    assert addresses.slots([Parameter("keys", "pointer")], places, PROBLEM) == ((-1, 0),)
 
 
 def test_scratch_must_not_hide_a_tensor() -> None:
     with pytest.raises(BuildError, match="'values' bears the name"):
-        launch._places(program(Scratch("values", Extent(4))), PROBLEM)
+        addresses.places_of(program(Scratch("values", Extent(4))), PROBLEM)
 
 
 def test_a_parameter_that_nobody_provides_is_refused() -> None:
-    places, _, _ = launch._places(program(Scratch("keys", Extent(4))), PROBLEM)
-    assert launch._slot(Parameter("keys", "pointer"), places, scalars(PROBLEM)) == (3, 0)
-    assert launch._slot(Parameter("cols", "int32"), places, scalars(PROBLEM)) == (-1, 1000)
+    places, _, _ = addresses.places_of(program(Scratch("keys", Extent(4))), PROBLEM)
+    asked = Parameter("keys", "pointer"), Parameter("cols", "int32")
+    assert addresses.slots(asked, places, PROBLEM) == ((3, 0), "cols")
     with pytest.raises(BuildError, match="no launch provides the parameter 'lengths'"):
-        launch._slot(Parameter("lengths", "pointer"), places, scalars(PROBLEM))
+        addresses.slots([Parameter("lengths", "pointer")], places, PROBLEM)
 
 
 def test_too_much_scratch_is_refused() -> None:

@@ -13,7 +13,7 @@ from autotopk.compilers.cuda import CudaSource
 from autotopk.device import H100, cpu_device
 from autotopk.oracle.windows import draw, problems_with_windows
 from autotopk.problem import WINDOWS, Problem
-from autotopk.runtime import launch
+from autotopk.runtime import addresses
 from autotopk.runtime.trial import Trial
 from autotopk.strategies.cluster_lists import strategy as cluster_lists
 from autotopk.strategies.load_maxima import strategy as load_maxima
@@ -80,7 +80,7 @@ def test_kernels_are_told_all_that_they_ask_for() -> None:
     config = load_maxima.heuristic(problem, H100)
     assert config is not None
     program = load_maxima.program(config, problem, H100)
-    places, garbage, zeros = launch._places(program, problem)
+    places, garbage, zeros = addresses.places_of(program, problem)
     (source,) = program.sources
     assert isinstance(source, CudaSource)
     parameters = [one.name for one in source.generate(90).parameters]
