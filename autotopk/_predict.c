@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NUMBERS = 255, PLACE = 5, BESIDE = 10, STRIP = 256, FEW = 512 };
+enum { MAX_NUMBERS = 255, PLACE = 5, BESIDE = 10, BANDS = 32, FEW = 512 };
 
 typedef struct {
   uint8_t trait, most;                                                  /* which it asks; the last bin that goes left */
@@ -48,9 +48,8 @@ typedef struct {
   PyObject *numbers, *judging;                                          /* a dict of names, a list of judges */
   Said *said;                                                           /* of places, one after another */
   Py_ssize_t *begin;                                                    /* of each place in these, and their end */
-  Place *places;                                                        /* in strips: `STRIP` in order of their first
-                                                                           number, each strip in that of the second */
-  double *least;                                                        /* first number of each strip */
+  Place *places;                                                        /* in order of the bands of their first two */
+  Py_ssize_t band[BANDS][BANDS + 1];                                    /* where each begins, and the last ones end */
 } Places;
 
 typedef struct {
@@ -61,10 +60,10 @@ typedef struct {
   const Places *places;
   PyObject *owner;                                                      /* of these */
   Mean *of;                                                             /* each name; NULL until one is asked for */
-  Py_ssize_t count;
-  Found found[];                                                        /* the places around */
+  double here[PLACE];
 } Means;
 
+static const double NEAR = 1.0;                                         /* square to where judges are looked for first */
 static const char *CURVE = "autotopk._predict.Curve", *PLACES = "autotopk._predict.Places";
 static const char *MEANS = "autotopk._predict.Means";
 
@@ -143,18 +142,49 @@ static int by_distance(const void *one, const void *other) {
   return a->at < b->at ? -1 : a->at > b->at;
 }
 
+/* Which band a number is in: of 1, but for the first and the last, which have all that is beyond. */
+static int band_of(double number) { return !(number >= 1.0) ? 0 : number >= BANDS - 1 ? BANDS - 1 : (int)number; }
+
+/* All places nearer than the root of a square, in any order, to be freed; NULL where memory is short. */
+static Found *found_within(const Places *self, const double *here, double farthest, Py_ssize_t *count) {
+  const double reach = sqrt(farthest), low = here[0] - reach, high = here[0] + reach;
+  const double wide = reach * (1.0 + 1e-9);                             /* whatever squares are rounded to */
+  const int left = band_of(here[1] - wide), right = band_of(here[1] + wide), last = band_of(high);
+  Py_ssize_t room = FEW;
+  Found *found = PyMem_Malloc((size_t)room * sizeof *found);
+  *count = 0;
+  for (int band = band_of(low); found && band <= last; band++) {
+    const Place *end = self->places + self->band[band][right + 1];
+    for (const Place *one = self->places + self->band[band][left]; one < end; one++) {
+      double square = 0.0;
+      for (int j = 0; j < PLACE; j++) square += (one->where[j] - here[j]) * (one->where[j] - here[j]);
+      if (square >= farthest || one->where[0] < low || one->where[0] >= high) continue;
+      if (*count == room) {
+        Found *more = PyMem_Realloc(found, (size_t)(room *= 2) * sizeof *found);
+        if (!more) PyMem_Free(found);
+        if (!(found = more)) return NULL;
+      }
+      found[(*count)++] = (Found){square, one->at};
+    }
+  }
+  return found;
+}
+
 /* The sums of means, by nearness, so that they are the same on every run; 0 with an error set. Of thousands of names few
    are asked for, so they stay sums; and of many places nothing is asked but who is the nearest. */
 static int add_up(Means *means) {
   const Places *its = means->places;
-  means->of = PyMem_Calloc((size_t)its->names + 1, sizeof *means->of);
+  Py_ssize_t count;
+  Found *all = found_within(its, means->here, its->farthest, &count);
+  if (all) means->of = PyMem_Calloc((size_t)its->names + 1, sizeof *means->of);
   if (!means->of) {
+    PyMem_Free(all);
     PyErr_NoMemory();
     return 0;
   }
-  qsort(means->found, (size_t)means->count, sizeof *means->found, by_distance);
-  for (Py_ssize_t i = 0; i < means->count; i++) {
-    const Found *found = means->found + i;
+  qsort(all, (size_t)count, sizeof *all, by_distance);
+  for (Py_ssize_t i = 0; i < count; i++) {
+    const Found *found = all + i;
     const double weight = exponential(-found->square / its->reach);
     for (Py_ssize_t j = its->begin[found->at]; j < its->begin[found->at + 1]; j++) {
       Mean *mean = means->of + its->said[j].name;
@@ -162,6 +192,7 @@ static int add_up(Means *means) {
       mean->weight += weight;
     }
   }
+  PyMem_Free(all);
   return 1;
 }
 
@@ -261,21 +292,6 @@ static PyObject *curve(PyObject *module, PyObject *arguments) {
   return callable_of(self, CURVE, end_curve, &curve_definition);
 }
 
-static int by_second(const void *one, const void *other) {
-  const Place *a = one, *b = other;
-  return a->where[1] < b->where[1] ? -1 : a->where[1] > b->where[1];
-}
-
-/* The first of these places whose second number is at least that. */
-static const Place *first_from(const Place *low, const Place *high, double least) {
-  while (low < high) {
-    const Place *middle = low + (high - low) / 2;
-    if (middle->where[1] < least) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
 static void end_means(PyObject *capsule) {
   Means *means = PyCapsule_GetPointer(capsule, MEANS);
   Py_DECREF(means->owner);
@@ -297,34 +313,6 @@ static Py_ssize_t nearest_first(Found *found, Py_ssize_t count, Py_ssize_t judge
   return kept;
 }
 
-/* All that are near enough, as yet of no owner, in any order; NULL where memory is short. */
-static Means *found_around(const Places *self, const double *here) {
-  const double reach = sqrt(self->farthest), low = here[0] - reach, high = here[0] + reach;
-  const double wide = reach * (1.0 + 1e-9);                             /* whatever squares are rounded to */
-  const Py_ssize_t strips = (self->count + STRIP - 1) / STRIP;
-  Py_ssize_t room = FEW;
-  Means *means = PyMem_Malloc(sizeof *means + (size_t)room * sizeof *means->found);
-  if (means) *means = (Means){self, NULL, NULL, 0};
-  for (Py_ssize_t strip = 0; means && strip < strips && self->least[strip] < high; strip++) {
-    if (strip + 1 < strips && self->least[strip + 1] < low) continue;
-    const Place *begin = self->places + strip * STRIP;
-    const Place *end = strip + 1 < strips ? begin + STRIP : self->places + self->count;
-    for (const Place *one = first_from(begin, end, here[1] - wide); one < end; one++) {
-      double square = 0.0;
-      if (one->where[1] > here[1] + wide) break;
-      for (int j = 0; j < PLACE; j++) square += (one->where[j] - here[j]) * (one->where[j] - here[j]);
-      if (square >= self->farthest || one->where[0] < low || one->where[0] >= high) continue;
-      if (means->count == room) {
-        Means *more = PyMem_Realloc(means, sizeof *means + (size_t)(room *= 2) * sizeof *means->found);
-        if (!more) PyMem_Free(means);
-        if (!(means = more)) return NULL;
-      }
-      means->found[means->count++] = (Found){square, one->at};
-    }
-  }
-  return means;
-}
-
 static PyObject *places_around(PyObject *capsule, PyObject *place) {
   const Places *self = PyCapsule_GetPointer(capsule, PLACES);
   double here[MAX_NUMBERS];
@@ -334,16 +322,27 @@ static PyObject *places_around(PyObject *capsule, PyObject *place) {
     PyErr_Format(PyExc_ValueError, "needs %d numbers", (int)PLACE);
     return NULL;
   }
-  Means *means = found_around(self, here);
-  if (!means) return PyErr_NoMemory();
-  means->owner = capsule;
-  const Py_ssize_t near = nearest_first(means->found, means->count, self->judges);
+  Py_ssize_t count;
+  Found *found = found_within(self, here, NEAR < self->farthest ? NEAR : self->farthest, &count);
+  if (found && count < self->judges && NEAR < self->farthest) {
+    PyMem_Free(found);
+    found = found_within(self, here, self->farthest, &count);
+  }
+  Means *means = found ? PyMem_Malloc(sizeof *means) : NULL;
+  if (!means) {
+    PyMem_Free(found);
+    return PyErr_NoMemory();
+  }
+  *means = (Means){self, capsule, NULL, {0}};
+  memcpy(means->here, here, sizeof means->here);
+  const Py_ssize_t near = nearest_first(found, count, self->judges);
   PyObject *said = PyCapsule_New(means, MEANS, end_means), *judges = PyList_New(0), *both = NULL;
   if (said) Py_INCREF(capsule);
   else PyMem_Free(means);
   int good = said && judges;
   for (Py_ssize_t i = 0; good && i < near; i++)
-    good = !PyList_Append(judges, PyList_GetItem(self->judging, means->found[i].at));
+    good = !PyList_Append(judges, PyList_GetItem(self->judging, found[i].at));
+  PyMem_Free(found);
   if (good) both = PyTuple_Pack(2, said, judges);
   Py_XDECREF(said), Py_XDECREF(judges);
   return both;
@@ -351,7 +350,7 @@ static PyObject *places_around(PyObject *capsule, PyObject *place) {
 
 static void free_places(Places *self) {
   Py_XDECREF(self->numbers), Py_XDECREF(self->judging);
-  PyMem_Free(self->said), PyMem_Free(self->begin), PyMem_Free(self->places), PyMem_Free(self->least);
+  PyMem_Free(self->said), PyMem_Free(self->begin), PyMem_Free(self->places);
   PyMem_Free(self);
 }
 
@@ -399,6 +398,28 @@ static int read_said(Places *self, PyObject *dicts) {
   return good;
 }
 
+/* Keeps places by their bands, in order within each. */
+static void sort_into_bands(Places *self, const char *places) {
+  Py_ssize_t begin = 0, next[BANDS][BANDS] = {{0}};
+  Place one;
+  for (one.at = 0; one.at < self->count; one.at++) {
+    memcpy(one.where, places + one.at * (Py_ssize_t)sizeof one.where, sizeof one.where);
+    next[band_of(one.where[0])][band_of(one.where[1])]++;
+  }
+  for (int row = 0; row < BANDS; row++) {
+    for (int col = 0; col < BANDS; col++) {
+      const Py_ssize_t count = next[row][col];
+      self->band[row][col] = next[row][col] = begin;
+      begin += count;
+    }
+    self->band[row][BANDS] = begin;
+  }
+  for (one.at = 0; one.at < self->count; one.at++) {
+    memcpy(one.where, places + one.at * (Py_ssize_t)sizeof one.where, sizeof one.where);
+    self->places[next[band_of(one.where[0])][band_of(one.where[1])]++] = one;
+  }
+}
+
 static PyObject *around(PyObject *module, PyObject *arguments) {
   double reach, farthest, doubt;
   Py_ssize_t judges, bytes;
@@ -414,23 +435,15 @@ static PyObject *around(PyObject *module, PyObject *arguments) {
   }
   Places *self = PyMem_Malloc(sizeof *self);
   if (!self) return PyErr_NoMemory();
-  *self = (Places){reach, farthest, doubt, count, judges, 0, PyDict_New(), judging, NULL, NULL, NULL, NULL};
+  *self = (Places){reach, farthest, doubt, count, judges, 0, PyDict_New(), judging, NULL, NULL, NULL, {{0}}};
   Py_INCREF(judging);
   self->places = PyMem_Malloc((size_t)(count + 1) * sizeof *self->places);
-  self->least = PyMem_Malloc((size_t)(count / STRIP + 1) * sizeof *self->least);
-  if (!self->places || !self->least) PyErr_NoMemory();
-  if (!self->numbers || !self->places || !self->least || !read_said(self, said)) {
+  if (!self->places) PyErr_NoMemory();
+  if (!self->numbers || !self->places || !read_said(self, said)) {
     free_places(self);
     return NULL;
   }
-  for (Py_ssize_t i = 0; i < count; i++) {
-    memcpy(self->places[i].where, places + i * size, (size_t)size);
-    self->places[i].at = i;
-  }
-  for (Py_ssize_t i = 0; i < count; i += STRIP) {
-    self->least[i / STRIP] = self->places[i].where[0];
-    qsort(self->places + i, (size_t)(count - i < STRIP ? count - i : STRIP), sizeof *self->places, by_second);
-  }
+  sort_into_bands(self, places);
   return callable_of(self, PLACES, end_places, &places_definition);
 }
 

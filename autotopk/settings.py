@@ -34,7 +34,7 @@ def _text(variable: str) -> str | None:
 
 @cache
 def _key_of(variable: str) -> object:
-    return os.environ.encodekey(variable)  # type: ignore[attr-defined]  # of CPython
+    return os.environ.encodekey(variable)
 
 
 def cache_dir() -> Path:

@@ -49,6 +49,26 @@ def test_none_is_left_out_at_the_ends_of_what_is_near() -> None:
             assert told(means, map(str, range(65))).keys() == expected
 
 
+@pytest.mark.parametrize(("least", "most", "count"), [(0, 20, 3000), (-40, 40, 3000), (3, 4, 700), (0, 40, 40)])
+def test_places_are_found_however_far_they_lie_apart(least: float, most: float, count: int) -> None:
+    """Few are near enough to judge, or more than are kept at first, and some lie beyond all bands."""
+    chance = random.Random(count)
+    at_a_band = [(float(round(one[0])), float(round(one[1])), *one[2:]) for one in drawn(3)]
+    some = [(*(chance.uniform(least, most) for _ in range(3)), 0.5, 0.0) for _ in range(count)]
+    places: list[Place] = sorted([*some, *at_a_band])  # type: ignore[list-item]
+    said = [{str(at % 50): 0.1 * (at % 7) + 0.05} for at in range(len(places))]
+    found = around(places, said, range(len(places)))
+    for here in [*places[::29], *((*(chance.uniform(least, most) for _ in range(3)), 0.5, 0.0) for _ in range(100))]:
+        means, judges = found(here)  # type: ignore[arg-type]
+        expected, slowly = slow_around(places, said, range(len(places)), here)  # type: ignore[arg-type]
+        assert list(judges) == list(slowly)
+        assert told(means, map(str, range(50))) == pytest.approx(told_slowly(expected))
+
+
+def told_slowly(said: Mapping[str, float]) -> dict[str, float]:
+    return {name: found for name, found in said.items() if found}
+
+
 def test_a_mean_is_of_those_that_know_the_name_and_pulled_towards_nothing() -> None:
     places: list[Place] = [(at, 3.0, 3.0, 0.5, 0.0) for at in (1.0, 2.0, 2.0, 9.0)]
     said: list[Mapping[str, float]] = [{"a": 1.0}, {"b": 3.0}, {"a": 2.0, "b": 1.0}, {"a": 7.0, "c": 1.0}]

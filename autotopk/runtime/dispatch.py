@@ -256,7 +256,7 @@ class _Asked:
                 self.rejected.append(f"predicted: {name} may be faster, and was measured nowhere")
                 return
             if hurry is not None:
-                for strategy, config in predicting.at_points(key, self.problem, self.device, model):
+                for strategy, config in predicting.at_points(self.problem, self.device, model):
                     choice = Choice("predicted", strategy, config, rejected=tuple(self.rejected))
                     if self._may_answer(choice, hurry):
                         yield choice

@@ -89,15 +89,7 @@ bytes behind it), (-1, value), or the name of a number."""
 
 def prepare(launches: tuple[LaunchRecord, ...], addresses: int, numbers: Mapping[str, int]) -> Callable[..., int]:
     """`_launcher.prepare` for installations without a C compiler; several times slower a call."""
-    prepared = [
-        _prepare_one(
-            function,
-            [Extent(*axis).of(numbers) for axis in grid],
-            *more,
-            [(-1, numbers[one]) if isinstance(one, str) else one for one in parameters],
-        )
-        for function, grid, *more, parameters in launches
-    ]
+    prepared = [_prepare_one(*one, numbers) for one in launches]
 
     def launch(stream: int, *given: int) -> int:
         if len(given) != addresses:
@@ -109,13 +101,14 @@ def prepare(launches: tuple[LaunchRecord, ...], addresses: int, numbers: Mapping
 
 def _prepare_one(
     function: int,
-    grid: Sequence[int],
+    grid: tuple[Axis, Axis, Axis],
     threads: int,
     shared_bytes: int,
     cluster: int,
     cooperative: bool,
     programmatic: bool,
-    parameters: Sequence[tuple[int, int]],
+    parameters: tuple[tuple[int, int] | str, ...],
+    numbers: Mapping[str, int],
 ) -> Callable[[int, Sequence[int]], int]:
     attributes: list[_Attribute] = []
     if cluster > 1:
@@ -124,16 +117,17 @@ def _prepare_one(
         attributes.append(_Attribute(id=2, value=_Value(flag=1)))
     if programmatic:
         attributes.append(_Attribute(id=6, value=_Value(flag=1)))
+    blocks = [Extent(*axis).of(numbers) for axis in grid]
+    slots = [(-1, numbers[one]) if isinstance(one, str) else one for one in parameters]
     array = (_Attribute * max(1, len(attributes)))(*attributes)
     launch_kernel = _library().cuLaunchKernelEx
 
     def launch(stream: int, addresses: Sequence[int]) -> int:
         values = [
-            ctypes.c_uint64((value if slot < 0 else addresses[slot] + value) & (1 << 64) - 1)
-            for slot, value in parameters
+            ctypes.c_uint64((value if slot < 0 else addresses[slot] + value) & (1 << 64) - 1) for slot, value in slots
         ]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
-        config = _LaunchConfig(*grid, threads, 1, 1, shared_bytes, stream, array, len(attributes))
+        config = _LaunchConfig(*blocks, threads, 1, 1, shared_bytes, stream, array, len(attributes))
         return int(launch_kernel(ctypes.byref(config), ctypes.c_void_p(function), pointers, None))
 
     return launch

@@ -292,7 +292,7 @@ class _Recorded(NamedTuple):
     """A program on a device as the launcher takes it, without scratch for all problems alike."""
 
     made_from: tuple[object, ...]
-    launches: tuple[tuple[driver.LaunchRecord, ...], int]  # and how many addresses a call has
+    launches: tuple[tuple[Any, ...], int]  # `driver.LaunchRecord`s, and how many addresses a call has
     garbage: int  # bytes of scratch, of each kind
     zeros: int
     symbols: str

@@ -108,14 +108,14 @@ def unfitted(problem: Problem, device: Device, model: Model) -> str:
     return next((one.name for one in able if one.heuristic(problem, device) is not None), "")
 
 
-def at_points(key: TuningKey, problem: Problem, device: Device, model: Model) -> Iterator[tuple[Strategy, Config]]:
+def at_points(problem: Problem, device: Device, model: Model) -> Iterator[tuple[Strategy, Config]]:
     """What is first at the points around, where it serves the problem, too, the nearest first: nothing is predicted.
 
     For a call that does not wait. Of drawn shapes it takes 8 % more time than the best rung in geometric mean.
     """
     able: dict[str, Strategy | None] = {}
     tried = {""}
-    for point in model.nearest(key):
+    for point in model.nearest(TuningKey.of(problem)):
         if point.first in tried:
             continue
         tried.add(point.first)

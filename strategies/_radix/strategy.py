@@ -97,9 +97,10 @@ class RadixStrategy(Strategy):
         return _program_of(config, problem)
 
 
-def source(config: RadixConfig, problem: Problem) -> KernelSource:
+def source(config: RadixConfig, problem: Problem) -> TileLangSource:
     """The kernel of a configuration for the problem's elements and their alignment."""
     (found,) = _program_of(config, problem).sources
+    assert isinstance(found, TileLangSource)
     return found
 
 

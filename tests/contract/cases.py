@@ -124,7 +124,7 @@ class Beside:
         """How a kernel sees it."""
         rows = View.of(x, self.k, self.dim, self.largest, True)
         assert rows is not None
-        way = next(rows.ways(x))
+        way = rows.ways(x)[0]
         assert way.problem.layout.side_by_side
         return way
 

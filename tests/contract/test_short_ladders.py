@@ -11,11 +11,14 @@ from autotopk import registry
 from autotopk.device import H100, Device
 from autotopk.problem import ANSWERS, DTYPE_BYTES, MemoryLayout, Problem, vector_width
 from autotopk.program import KernelProgram
-from autotopk.strategies._short_rows import MERGED_DTYPES
+from autotopk.strategies import lane_merge
+from autotopk.strategies._short_rows import MERGED_DTYPES, reading_of
 from autotopk.strategy import Strategy
 
 FAMILIES = {"lane_merge": 295, "masked_argmax": 120}
 """With the most rungs that each may have."""
+
+RUNGS = list(lane_merge.kernels("float32", True))
 
 DEVICES = [
     Device("cuda", f"sm_{major}{minor}", (major, minor), processors, 40 << 20, 24, 99 << 10)
@@ -72,6 +75,15 @@ def problems(draw: st.DrawFn, name: str) -> Problem:
         device_type="cuda",
         layout=draw(layouts(cols, dtype)),
     )
+
+
+@given(data=st.data())
+@settings(max_examples=300, deadline=None)
+def test_a_rung_is_valid_where_its_kernel_serves(data: st.DataObject) -> None:
+    problem, kernel = data.draw(problems("lane_merge")), data.draw(st.sampled_from(RUNGS))
+    kernel = replace(kernel, dtype=problem.dtype, reading=reading_of(kernel.config.lanes, problem))
+    serves = kernel.share <= lane_merge.MAX_SHARE and kernel.serves(problem) and lane_merge.fits(kernel.config, problem)
+    assert registry.get("lane_merge").valid(kernel.config, problem, H100) == serves
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -45,6 +45,15 @@ def test_jobs_are_done_in_order_by_one_other_thread() -> None:
     assert done[0][1] != threading.get_ident()
 
 
+def test_what_is_being_done_has_not_ended() -> None:
+    afterwards, done, go = held()
+    afterwards.clear()
+    assert afterwards.pending
+    go.set()
+    assert ended(afterwards)
+    assert done == []
+
+
 def test_a_burst_of_calls_comes_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first job waits for a pause, and no longer than that may take."""
     monkeypatch.setattr(module, "PAUSE_S", 0.05)

@@ -531,7 +531,7 @@ def test_what_is_first_nearby_is_nearly_as_quick_as_the_best_rung(monkeypatch: p
         its = predicting.model_for(key, device, default.known())
         assert its is not None
         best = next(one for one in predicting.proposals(problem, device, its) if one.at_once)
-        for strategy, config in predicting.at_points(key, problem, device, its):
+        for strategy, config in predicting.at_points(problem, device, its):
             terms, name = strategy.terms(config, problem, device), str(strategy.candidate(config))
             time_us = its.time_us(strategy.name, name, numbers(config), terms, its.near(key))
             assert time_us is not None

@@ -11,7 +11,7 @@ from autotopk.candidate import knobs_json
 from autotopk.device import Device
 from autotopk.problem import Problem
 from autotopk.program import HostProgram
-from autotopk.runtime.views import View, fresh_strides
+from autotopk.runtime.views import View, even_row_stride, fresh_strides
 from autotopk.strategies.torch_fallback import strategy as fallback
 from tests.runtime.conftest import Planted, PlantedConfig
 from tests.runtime.same import unwarned
@@ -90,6 +90,16 @@ def test_sizes_of_results(x: Tensor, data: st.DataObject) -> None:
     assert view is not None
     for way in view.ways(x):
         assert way.result_size == torch.topk(x, 1, dim).values.shape
+
+
+@anything
+@given(x=layouts(), data=st.data())
+def test_rows_are_as_far_apart_as_strides_say(x: Tensor, data: st.DataObject) -> None:
+    dim = data.draw(st.integers(-x.dim(), x.dim() - 1))
+    view, stride = View.of(x, 1, dim, True, True), even_row_stride(x.movedim(dim, -1))
+    assert view is not None
+    assert view.copied == (stride is None)
+    assert view.problem.layout.row_stride == (x.shape[dim] if stride is None else stride)
 
 
 def test_one_column_along_the_first_dimension(planted: Planted) -> None:

@@ -301,7 +301,7 @@ def test_a_prediction_asks_little() -> None:
     model.of = counted  # type: ignore[method-assign]
     for workload in UNSEEN:
         before = len(asked)
-        nearby += next(predicting.at_points(workload.key, workload.problem("cuda"), device, model), None) is not None
+        nearby += next(predicting.at_points(workload.problem("cuda"), device, model), None) is not None
         assert len(asked) == before
         found = predicting.proposals(workload.problem("cuda"), device, model)
         assert len(set(asked[before:])) == len(asked) - before
