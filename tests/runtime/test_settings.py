@@ -28,10 +28,7 @@ def answered() -> None:
         assert autotopk.explain(x, 3).choice.step == "torch"
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_variable_is_as_it_is_now(kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not kept:  # as a later Python may keep them otherwise
-        monkeypatch.setattr(settings, "_values", None)
+def test_a_variable_is_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AUTOTOPK_STRATEGY", raising=False)
     assert settings.forced_strategy() is None
     os.environ["AUTOTOPK_STRATEGY"] = "one"
