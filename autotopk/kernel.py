@@ -40,6 +40,10 @@ _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,255}")  # of PTX and of C
 _MAX_HEADER_BYTES = 16 << 10
 
 
+SAME_KERNELS = {"bfloat16": "float16", "uint8": "int8"}
+"""Dtypes that share the kernels of another in CUDA C++: the sign of integers and the format of floats are `scalars`."""
+
+
 @lru_cache(64)  # a launch asks for every parameter
 def scalars(problem: Problem) -> Mapping[str, int]:
     """The numbers a kernel may ask for, by name.

@@ -1,7 +1,7 @@
 """What families share that have a row as lines of 16 bytes; device code: reading, guessing a cut, ties, windows."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device, shared_bytes_of
-from autotopk.kernel import ParameterKind
+from autotopk.kernel import SAME_KERNELS, ParameterKind
 from autotopk.problem import WINDOWS, Problem, power_below
+from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import NEIGHBOURS
 from autotopk.strategy import Strategy
 
@@ -100,23 +101,61 @@ def _nearest(
     return tuple((rung.room, 4 * rung.capacity // 5, rung) for rung in rungs)
 
 
+@lru_cache(1 << 12)  # one serves many shapes
+def _program(strategy: "LinesStrategy", config: Any, kind: str, windows: bool, ordered: bool) -> KernelProgram:
+    source = strategy.source(config, kind, windows=windows, ordered=ordered)
+    return KernelProgram.of(source, Extent(getattr(config, "blocks", 1), (("rows", 1),)))
+
+
 class LinesStrategy(Strategy):
-    """A family of kernels in CUDA C++, with rungs of plain top-k and of windows."""
+    """A family of kernels in CUDA C++, with rungs of plain top-k and of windows; a block or a cluster has a row."""
+
+    config: ClassVar[Callable[..., Any]]
+    """`config_type`, of which those that were met are kept: a call where nothing was tuned asks for dozens."""
+
+    plain_rungs: ClassVar[Sequence[tuple[int, ...]]]
+    """The knobs of each."""
+    window_rungs: ClassVar[Sequence[tuple[int, ...]]] = ()
 
     nearest_by: ClassVar[str] = "blocks"
     """The knob that tells rungs apart before all others."""
-
-    @abstractmethod
-    def steps(self, windows: bool) -> Sequence[Any]:
-        """The configurations of the rungs."""
 
     @abstractmethod
     def usual(self, problem: Problem, device: Device) -> Any:
         """What rungs are to be near to; None where nothing serves."""
 
     @abstractmethod
-    def kernels(self, config: Any, kind: str, windows: bool) -> Iterable[CudaSource]:
+    def fits(self, config: Any, itemsize: int, device: Device) -> bool:
+        """Whether a device has threads and shared memory for it, and clusters."""
+
+    @abstractmethod
+    def source(self, config: Any, kind: str, *, windows: bool, ordered: bool) -> CudaSource:
+        """The kernel for a kind of elements, of windows or whole rows, in order or in any."""
+
+    def steps(self, windows: bool) -> list[Any]:
+        """The configurations of the rungs."""
+        return [self.config(*rung) for rung in (self.window_rungs if windows else self.plain_rungs)]
+
+    def kernels(self, config: Any, kind: str, windows: bool) -> Iterator[CudaSource]:
         """Of a rung, for a kind of elements."""
+        yield self.source(config, kind, windows=windows, ordered=True)
+
+    def puts_in_order(self, problem: Problem, device: Device) -> bool:
+        """Whether the kernel that answers a problem is one that does."""
+        return True
+
+    def valid(self, config: Any, problem: Problem, device: Device) -> bool:
+        """Whatever has room for the row, and lists more than k."""
+        return (
+            problem.cols * problem.itemsize <= config.room
+            and 5 * problem.k <= 4 * config.capacity
+            and self.fits(config, problem.itemsize, device)
+        )
+
+    def program(self, config: Any, problem: Problem, device: Device) -> KernelProgram:
+        """One block or cluster a row."""
+        kind, windows = SAME_KERNELS.get(problem.dtype, problem.dtype), problem.answer == WINDOWS
+        return _program(self, config, kind, windows, self.puts_in_order(problem, device))
 
     def reasons_unbuildable(self) -> list[str]:
         """What nvcc lacks here."""

@@ -10,10 +10,9 @@ from autotopk.candidate import Knob
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
 from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
-from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import split
 from autotopk.strategies._lines import DTYPES, OWN_BYTES, LinesStrategy, parameters
-from autotopk.strategies.split_radix import KINDS, STATIC_BYTES
+from autotopk.strategies.split_radix import STATIC_BYTES
 from autotopk.strategy import Features, check_knobs
 
 CAPACITIES = [5 << bits for bits in range(4, 12)]
@@ -85,6 +84,8 @@ class BlockBuckets(LinesStrategy):
     name = "block_buckets"
     config_type = BlockBucketsConfig
     preference: ClassVar[int] = 28
+    config = staticmethod(_config)
+    plain_rungs, window_rungs = LADDER, WINDOWS_LADDER
     features = Features(
         answers=frozenset({*ANSWERS, WINDOWS}),
         device_types=frozenset({"cuda"}),
@@ -103,14 +104,6 @@ class BlockBuckets(LinesStrategy):
         if not reasons and not self.shortlist(problem, device):
             reasons.append(f"no block has shared memory for the best {problem.k}")
         return reasons
-
-    def valid(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> bool:
-        """Whatever has room for the row, and for more than k."""
-        return (
-            problem.cols * problem.itemsize <= config.room
-            and 5 * problem.k <= 4 * config.capacity
-            and _fits(config, problem.itemsize, device)
-        )
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[BlockBucketsConfig]:
         """The fewest lines for each number of threads."""
@@ -133,10 +126,6 @@ class BlockBuckets(LinesStrategy):
         """The smallest that does."""
         return next(iter(self.shortlist(problem, device)), None)
 
-    def steps(self, windows: bool) -> Sequence[BlockBucketsConfig]:
-        """See `LinesStrategy`."""
-        return [_config(*rung) for rung in (WINDOWS_LADDER if windows else LADDER)]
-
     def kernels(self, config: BlockBucketsConfig, kind: str, windows: bool) -> Iterator[CudaSource]:
         """In order and in any order; one of windows."""
         if windows:
@@ -151,15 +140,17 @@ class BlockBuckets(LinesStrategy):
         listed = ordered and problem.k <= _most_listed(config.capacity, config.room, problem.itemsize)
         return split.buckets(config, _buckets(config, ordered), own, listed, problem, device)
 
-    def program(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> KernelProgram:
-        """One block a row."""
-        kind = KINDS.get(problem.dtype, problem.dtype)
-        return _program(config, kind, _in_order(problem, device), problem.answer == WINDOWS)
+    def fits(self, config: BlockBucketsConfig, itemsize: int, device: Device) -> bool:
+        """See `LinesStrategy`."""
+        return _fits(config, itemsize, device)
 
+    def source(self, config: BlockBucketsConfig, kind: str, *, windows: bool, ordered: bool) -> CudaSource:
+        """Two kernels of plain top-k."""
+        return _source(config, kind, ordered=ordered, windows=windows)
 
-@lru_cache(1 << 10)  # one serves many shapes
-def _program(config: BlockBucketsConfig, kind: str, ordered: bool, windows: bool) -> KernelProgram:
-    return KernelProgram.of(_source(config, kind, ordered=ordered, windows=windows), Extent(1, (("rows", 1),)))
+    def puts_in_order(self, problem: Problem, device: Device) -> bool:
+        """For few of few rows that takes less time than to do without."""
+        return _in_order(problem, device)
 
 
 def _in_order(problem: Problem, device: Device) -> bool:

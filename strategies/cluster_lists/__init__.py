@@ -1,6 +1,6 @@
 """A row in the registers of a cluster: blocks send each other what may be among the best, and rank a share each."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -11,11 +11,10 @@ from autotopk.candidate import Knob
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
 from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
-from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import split
 from autotopk.strategies._costs.sampling import aimed_at
 from autotopk.strategies._lines import DTYPES, OWN_BYTES, ClusterConfig, LinesStrategy, most_at_once, parameters
-from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, STATIC_BYTES
+from autotopk.strategies.split_radix import MOST_INTERVALS, MOST_ITEMS, STATIC_BYTES
 from autotopk.strategy import Features, check_knobs
 
 CAPACITIES = [1 << bits for bits in range(6, 14)]
@@ -120,6 +119,8 @@ class ClusterLists(LinesStrategy):
     name = "cluster_lists"
     config_type = ClusterListsConfig
     preference: ClassVar[int] = 29
+    config = staticmethod(_config)
+    plain_rungs, window_rungs = LADDER, WINDOWS_LADDER
     features = Features(
         answers=frozenset({*ANSWERS, WINDOWS}),
         device_types=frozenset({"cuda"}),
@@ -140,14 +141,6 @@ class ClusterLists(LinesStrategy):
         if device.shared_bytes < LEAST_SHARED:
             reasons.append(f"blocks have {device.shared_bytes} bytes of shared memory, not {LEAST_SHARED}")
         return reasons
-
-    def valid(self, config: ClusterListsConfig, problem: Problem, device: Device) -> bool:
-        """Whatever has room for the row, and lists more than k."""
-        return (
-            problem.cols * problem.itemsize <= config.room
-            and 5 * problem.k <= 4 * config.capacity
-            and _fits(config, problem.itemsize, device)
-        )
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[ClusterListsConfig]:
         """The fewest lines for each number of threads and blocks that run at once, and the shortest lists that do.
@@ -189,27 +182,18 @@ class ClusterLists(LinesStrategy):
         most = max(min([one.blocks for one in able], default=0), most_at_once(problem, device))
         return [one for one in able if one.blocks <= most]
 
-    def steps(self, windows: bool) -> Sequence[ClusterListsConfig]:
-        """See `LinesStrategy`."""
-        return [_config(*rung) for rung in (WINDOWS_LADDER if windows else LADDER)]
-
-    def kernels(self, config: ClusterListsConfig, kind: str, windows: bool) -> Iterator[CudaSource]:
-        """One."""
-        yield _source(config, kind, windows=windows)
-
     def terms(self, config: ClusterListsConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.split`."""
         own = shared_bytes(config, problem.itemsize, windows=problem.answer == WINDOWS)
         return split.crowded(config, own, problem, device)
 
-    def program(self, config: ClusterListsConfig, problem: Problem, device: Device) -> KernelProgram:
-        """One cluster a row."""
-        return _program(config, KINDS.get(problem.dtype, problem.dtype), problem.answer == WINDOWS)
+    def fits(self, config: ClusterListsConfig, itemsize: int, device: Device) -> bool:
+        """See `LinesStrategy`."""
+        return _fits(config, itemsize, device)
 
-
-@lru_cache(1 << 10)  # one serves many shapes
-def _program(config: ClusterListsConfig, kind: str, windows: bool) -> KernelProgram:
-    return KernelProgram.of(_source(config, kind, windows=windows), Extent(config.blocks, (("rows", 1),)))
+    def source(self, config: ClusterListsConfig, kind: str, *, windows: bool, ordered: bool) -> CudaSource:
+        """One kernel, in order."""
+        return _source(config, kind, windows=windows)
 
 
 @lru_cache(1 << 10)  # one kernel serves many shapes

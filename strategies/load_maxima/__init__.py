@@ -1,6 +1,6 @@
 """Maxima of 16 bytes in the registers of a block or a cluster: what may be among the best is read again, ordered."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -9,10 +9,9 @@ from autotopk.candidate import Knob
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
 from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_below, power_of_two
-from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import split
 from autotopk.strategies._lines import DTYPES, OWN_BYTES, ClusterConfig, LinesStrategy, most_at_once, parameters
-from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, STATIC_BYTES
+from autotopk.strategies.split_radix import MOST_INTERVALS, MOST_ITEMS, STATIC_BYTES
 from autotopk.strategy import Features, check_knobs
 
 CAPACITIES = [1 << bits for bits in range(6, 14)]
@@ -106,6 +105,8 @@ class LoadMaxima(LinesStrategy):
     name = "load_maxima"
     config_type = LoadMaximaConfig
     preference: ClassVar[int] = 27
+    config = staticmethod(_config)
+    plain_rungs, window_rungs = LADDER, WINDOWS_LADDER
     features = Features(
         answers=frozenset({*ANSWERS, WINDOWS}),
         device_types=frozenset({"cuda"}),
@@ -122,14 +123,6 @@ class LoadMaxima(LinesStrategy):
         if problem.rows * BLOCKS[-1] >= 1 << 31:
             reasons.append(f"{problem.rows} rows are more than 32 bits count")
         return reasons
-
-    def valid(self, config: LoadMaximaConfig, problem: Problem, device: Device) -> bool:
-        """Whatever has room for the row, and lists more than k."""
-        return (
-            problem.cols * problem.itemsize <= config.room
-            and 5 * problem.k <= 4 * config.capacity
-            and _fits(config, problem.itemsize, device)
-        )
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[LoadMaximaConfig]:
         """The fewest lines for each number of threads and blocks, and lists half more than k or longer."""
@@ -163,27 +156,18 @@ class LoadMaxima(LinesStrategy):
         at_once = [one for one in found if 2 * problem.rows * one.blocks <= device.processors] or found[:1]
         return max(at_once, key=lambda one: (one.blocks, one.threads == 512, -one.capacity), default=None)
 
-    def steps(self, windows: bool) -> Sequence[LoadMaximaConfig]:
-        """See `LinesStrategy`."""
-        return [_config(*rung) for rung in (WINDOWS_LADDER if windows else LADDER)]
-
-    def kernels(self, config: LoadMaximaConfig, kind: str, windows: bool) -> Iterator[CudaSource]:
-        """One."""
-        yield _source(config, kind, windows=windows)
-
     def terms(self, config: LoadMaximaConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.split`."""
         own = shared_bytes(config, problem.itemsize)
         return split.maxima(config, own, problem, device)
 
-    def program(self, config: LoadMaximaConfig, problem: Problem, device: Device) -> KernelProgram:
-        """One cluster a row."""
-        return _program(config, KINDS.get(problem.dtype, problem.dtype), problem.answer == WINDOWS)
+    def fits(self, config: LoadMaximaConfig, itemsize: int, device: Device) -> bool:
+        """See `LinesStrategy`."""
+        return _fits(config, itemsize, device)
 
-
-@lru_cache(1 << 10)  # one serves many shapes
-def _program(config: LoadMaximaConfig, kind: str, windows: bool) -> KernelProgram:
-    return KernelProgram.of(_source(config, kind, windows=windows), Extent(config.blocks, (("rows", 1),)))
+    def source(self, config: LoadMaximaConfig, kind: str, *, windows: bool, ordered: bool) -> CudaSource:
+        """One kernel, in order."""
+        return _source(config, kind, windows=windows)
 
 
 @lru_cache(1 << 10)  # one kernel serves many shapes

@@ -8,11 +8,10 @@ from autotopk.candidate import Knob
 from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
-from autotopk.kernel import ParameterKind
+from autotopk.kernel import SAME_KERNELS, ParameterKind
 from autotopk.lists import LISTED
 from autotopk.problem import DTYPE_BYTES, MERGED, Problem
 from autotopk.program import Extent, KernelProgram
-from autotopk.strategies.split_radix import KINDS
 from autotopk.strategy import Features, Strategy, check_knobs
 
 THREADS = 128
@@ -73,12 +72,12 @@ class MergeLists(Strategy):
     def rungs(self, arch: int) -> Iterator[CudaSource]:
         """One for each kind of elements."""
         for kind in DTYPE_BYTES:
-            if kind not in KINDS:
+            if kind not in SAME_KERNELS:
                 yield _source(_USUAL, kind)
 
     def program(self, config: MergeListsConfig, problem: Problem, device: Device) -> KernelProgram:
         """A thread for every entry."""
-        source = _source(config, KINDS.get(problem.dtype, problem.dtype))
+        source = _source(config, SAME_KERNELS.get(problem.dtype, problem.dtype))
         return KernelProgram.of(source, Extent(per=(("rows", 1), ("cols", config.threads))))
 
 

@@ -11,7 +11,7 @@ from autotopk.candidate import Knob
 from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
-from autotopk.kernel import ParameterKind
+from autotopk.kernel import SAME_KERNELS, ParameterKind
 from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
 from autotopk.program import MAX_SCRATCH_BYTES, Extent, KernelProgram, Launch, Scratch
 from autotopk.strategies._costs import split
@@ -28,9 +28,6 @@ KNOBS: dict[str, Sequence[Knob]] = {
     "blocks": range(1, MAX_BLOCKS + 1),
 }
 """What kernels can be made for."""
-
-KINDS = {"bfloat16": "float16", "uint8": "int8"}
-"""Dtypes that share the kernels of another: the sign of integers and the format of floats are run-time numbers."""
 
 _FEW = ((512, 2048), (1024, 4096), (1024, 8192), (1024, 16384))
 _MANY = ((512, 4096), *_FEW)
@@ -303,7 +300,7 @@ def _splits(problem: Problem, device: Device) -> list[int]:
 
 
 def _kind_of(dtype: str) -> str:
-    return KINDS.get(dtype, dtype)
+    return SAME_KERNELS.get(dtype, dtype)
 
 
 @lru_cache(1 << 12)

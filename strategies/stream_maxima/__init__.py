@@ -1,6 +1,6 @@
 """Rows read in a stream, maxima of several lines in registers: what may be among the best is read again, ordered."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -9,10 +9,9 @@ from autotopk.candidate import Knob
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
 from autotopk.problem import ANSWERS, DTYPE_BYTES, Problem, power_below, power_of_two
-from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import split
 from autotopk.strategies._lines import DTYPES, OWN_BYTES, ClusterConfig, LinesStrategy, most_at_once, parameters
-from autotopk.strategies.split_radix import KINDS, MOST_INTERVALS, MOST_ITEMS, STATIC_BYTES
+from autotopk.strategies.split_radix import MOST_INTERVALS, MOST_ITEMS, STATIC_BYTES
 from autotopk.strategy import Features, check_knobs
 
 BLOCKS = (1, 2, 4, 8, 16)
@@ -93,6 +92,8 @@ class StreamMaxima(LinesStrategy):
     name = "stream_maxima"
     config_type = StreamMaximaConfig
     preference: ClassVar[int] = 26
+    config = staticmethod(_config)
+    plain_rungs = LADDER
     features = Features(
         answers=frozenset(ANSWERS),
         device_types=frozenset({"cuda"}),
@@ -109,14 +110,6 @@ class StreamMaxima(LinesStrategy):
         if problem.rows * BLOCKS[-1] >= 1 << 31:
             reasons.append(f"{problem.rows} rows are more than 32 bits count")
         return reasons
-
-    def valid(self, config: StreamMaximaConfig, problem: Problem, device: Device) -> bool:
-        """Whatever has room for the row, and lists more than k."""
-        return (
-            problem.cols * problem.itemsize <= config.room
-            and 5 * problem.k <= 4 * config.capacity
-            and _fits(config, problem.itemsize, device)
-        )
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[StreamMaximaConfig]:
         """The fewest lines for each number of threads and blocks, and lists half more than k or longer."""
@@ -162,26 +155,17 @@ class StreamMaxima(LinesStrategy):
         """Maxima of so few lines that few have two of the best, enough of them, and clusters that all run at once."""
         return _ladder(problem, device)
 
-    def steps(self, windows: bool) -> Sequence[StreamMaximaConfig]:
-        """See `LinesStrategy`."""
-        return [] if windows else [_config(*rung) for rung in LADDER]
-
-    def kernels(self, config: StreamMaximaConfig, kind: str, windows: bool) -> Iterator[CudaSource]:
-        """One."""
-        yield _source(config, kind)
-
     def terms(self, config: StreamMaximaConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.split`."""
         return split.streams(config, shared_bytes(config, problem.itemsize), problem, device)
 
-    def program(self, config: StreamMaximaConfig, problem: Problem, device: Device) -> KernelProgram:
-        """One cluster a row."""
-        return _program(config, KINDS.get(problem.dtype, problem.dtype))
+    def fits(self, config: StreamMaximaConfig, itemsize: int, device: Device) -> bool:
+        """See `LinesStrategy`."""
+        return _fits(config, itemsize, device)
 
-
-@lru_cache(1 << 10)  # one serves many shapes
-def _program(config: StreamMaximaConfig, kind: str) -> KernelProgram:
-    return KernelProgram.of(_source(config, kind), Extent(config.blocks, (("rows", 1),)))
+    def source(self, config: StreamMaximaConfig, kind: str, *, windows: bool, ordered: bool) -> CudaSource:
+        """One kernel, in order."""
+        return _source(config, kind)
 
 
 @lru_cache(1 << 10)  # one kernel serves many shapes
