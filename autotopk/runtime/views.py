@@ -31,9 +31,10 @@ class View(NamedTuple):
     @classmethod
     def of(cls, x: Tensor, k: int, dim: int, largest: bool, sorted: bool, stable: bool = False) -> "View | None":
         """None where the call must go to torch.topk: 0-d, empty, k = 0, bad arguments, other dtypes and devices."""
-        dtype, place, batch = _DTYPES.get(x.dtype), x.device.type, [*x.shape]
+        dtype, batch = _DTYPES.get(x.dtype), [*x.shape]
+        place = "cuda" if x.is_cuda else "cpu" if x.is_cpu else None  # a device's type is a new text every time
         dims = len(batch)
-        if dtype is None or not -dims <= dim < dims or place not in ("cpu", "cuda"):
+        if dtype is None or not -dims <= dim < dims or place is None:
             return None
         cols, dim = batch.pop(dim), dim % dims - dims
         rows = prod(batch)
