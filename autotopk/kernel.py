@@ -44,6 +44,11 @@ SAME_KERNELS = {"bfloat16": "float16", "uint8": "int8"}
 """Dtypes that share the kernels of another in CUDA C++: the sign of integers and the format of floats are `scalars`."""
 
 
+def kernel_dtype(dtype: str) -> str:
+    """The dtype whose kernels in CUDA C++ serve it."""
+    return SAME_KERNELS.get(dtype, dtype)
+
+
 @lru_cache(64)  # a launch asks for every parameter
 def scalars(problem: Problem) -> Mapping[str, int]:
     """The numbers a kernel may ask for, by name.

@@ -5,15 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autotopk.errors import BuildError
 from autotopk.identity import Identity, digest, python_digest
 from autotopk.kernel import KernelSource, distribution_version, scalars
 from autotopk.problem import Problem
-
-if TYPE_CHECKING:
-    pass
 
 Axis = tuple[int, tuple[tuple[str, int], ...]]
 """`Extent.times` and `Extent.per`."""
@@ -123,13 +120,19 @@ class Launch:
     def blocks(self, problem: Problem) -> tuple[int, int, int]:
         """The grid for a problem."""
         values = scalars(problem)
-        x, y, z = (Extent(*axis).of(values) for axis in self.axes)
+        x, y, z = (one.of(values) for one in self.extents)
+        return x, y, z
+
+    @property
+    def extents(self) -> tuple[Extent, Extent, Extent]:
+        """Of the grid's three axes."""
+        x, y, z = (*self.grid, Extent(), Extent())[:3]
         return x, y, z
 
     @property
     def axes(self) -> tuple[Axis, Axis, Axis]:
-        """`times` and `per` of each of three."""
-        x, y, z = ((one.times, one.per) for one in (*self.grid, Extent(), Extent())[:3])
+        """The same as the launcher takes them."""
+        x, y, z = ((one.times, one.per) for one in self.extents)
         return x, y, z
 
 

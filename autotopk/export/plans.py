@@ -66,7 +66,7 @@ def _program(program: KernelProgram, kernels: Sequence[Kernel], arch: int) -> st
     for launch in program.launches:
         kernel = launch.source.load(arch)
         words.append(kernels.index(kernel))
-        for extent in (*launch.grid, Extent(), Extent())[:3]:
+        for extent in launch.extents:
             words += _extent(extent)
         words += [len(kernel.parameters), *(parameter.name for parameter in kernel.parameters)]
     return _words(*words)

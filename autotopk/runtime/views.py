@@ -40,7 +40,7 @@ class View(NamedTuple):
         rows = prod(batch)
         if not (rows and 0 < k <= cols):
             return None
-        row_stride: int | None = cols
+        row_stride: int | None = cols  # of most tensors, whose strides need not be looked at
         if dim != -1 or not x.is_contiguous():
             strides = [*x.stride()]
             step = strides.pop(dim)

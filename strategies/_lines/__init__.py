@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device, shared_bytes_of
-from autotopk.kernel import SAME_KERNELS, ParameterKind
+from autotopk.kernel import ParameterKind, kernel_dtype
 from autotopk.problem import WINDOWS, Problem, power_below
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import NEIGHBOURS
@@ -154,7 +154,7 @@ class LinesStrategy(Strategy):
 
     def program(self, config: Any, problem: Problem, device: Device) -> KernelProgram:
         """One block or cluster a row."""
-        kind, windows = SAME_KERNELS.get(problem.dtype, problem.dtype), problem.answer == WINDOWS
+        kind, windows = kernel_dtype(problem.dtype), problem.answer == WINDOWS
         return _program(self, config, kind, windows, self.puts_in_order(problem, device))
 
     def reasons_unbuildable(self) -> list[str]:

@@ -135,7 +135,7 @@ class BlockBuckets(LinesStrategy):
 
     def terms(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.split`."""
-        ordered = _in_order(problem, device)
+        ordered = self.puts_in_order(problem, device)
         own = shared_bytes(config, problem.itemsize, ordered=ordered)
         listed = ordered and problem.k <= _most_listed(config.capacity, config.room, problem.itemsize)
         return split.buckets(config, _buckets(config, ordered), own, listed, problem, device)
@@ -150,13 +150,8 @@ class BlockBuckets(LinesStrategy):
 
     def puts_in_order(self, problem: Problem, device: Device) -> bool:
         """For few of few rows that takes less time than to do without."""
-        return _in_order(problem, device)
-
-
-def _in_order(problem: Problem, device: Device) -> bool:
-    """Whether the kernel that answers puts in order: for few of few rows that takes less time than to do without."""
-    few = problem.rows <= device.processors and 16 * problem.k <= problem.cols
-    return problem.sorted or problem.answer == WINDOWS or few
+        few = problem.rows <= device.processors and 16 * problem.k <= problem.cols
+        return problem.sorted or problem.answer == WINDOWS or few
 
 
 @lru_cache(1 << 10)  # one kernel serves many shapes

@@ -8,7 +8,7 @@ from autotopk.candidate import Knob
 from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
-from autotopk.kernel import SAME_KERNELS, ParameterKind
+from autotopk.kernel import SAME_KERNELS, ParameterKind, kernel_dtype
 from autotopk.lists import LISTED
 from autotopk.problem import DTYPE_BYTES, MERGED, Problem
 from autotopk.program import Extent, KernelProgram
@@ -77,7 +77,7 @@ class MergeLists(Strategy):
 
     def program(self, config: MergeListsConfig, problem: Problem, device: Device) -> KernelProgram:
         """A thread for every entry."""
-        source = _source(config, SAME_KERNELS.get(problem.dtype, problem.dtype))
+        source = _source(config, kernel_dtype(problem.dtype))
         return KernelProgram.of(source, Extent(per=(("rows", 1), ("cols", config.threads))))
 
 

@@ -11,7 +11,7 @@ from autotopk.candidate import Knob
 from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
-from autotopk.kernel import SAME_KERNELS, ParameterKind
+from autotopk.kernel import ParameterKind, kernel_dtype
 from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
 from autotopk.program import MAX_SCRATCH_BYTES, Extent, KernelProgram, Launch, Scratch
 from autotopk.strategies._costs import split
@@ -175,7 +175,7 @@ class SplitRadix(Strategy):
         """The same of every architecture: GPUs of one differ in shared memory from those of another that it serves."""
         for kind, shapes in LADDER.items():
             yield from (_split(_rung(1, *shape), kind) for shape in shapes)
-        for kind in sorted({_kind_of(dtype) for dtype in DTYPES}):
+        for kind in sorted({kernel_dtype(dtype) for dtype in DTYPES}):
             yield from (_split(_rung(1, *shape), kind, windows=True) for shape in WINDOWS_LADDER)
 
     def _usual(self, problem: Problem, device: Device) -> SplitRadixConfig:
@@ -191,8 +191,10 @@ class SplitRadix(Strategy):
         A row that is one block's from beginning to end needs none of it.
         """
         if problem.answer == WINDOWS:
-            return KernelProgram.of(_split(config, _kind_of(problem.dtype), windows=True), Extent(1, (("rows", 1),)))
-        return _program(config, _kind_of(problem.dtype), _key_bytes(problem))
+            return KernelProgram.of(
+                _split(config, kernel_dtype(problem.dtype), windows=True), Extent(1, (("rows", 1),))
+            )
+        return _program(config, kernel_dtype(problem.dtype), _key_bytes(problem))
 
 
 @lru_cache(1 << 12)  # one serves many shapes
@@ -217,7 +219,7 @@ def _ladder(problem: Problem, device: Device) -> tuple[SplitRadixConfig, ...]:
     usual, most = splits[0], most_capacity(problem, device)
     fitting = [
         one
-        for one in (WINDOWS_LADDER if problem.answer == WINDOWS else LADDER[_kind_of(problem.dtype)])
+        for one in (WINDOWS_LADDER if problem.answer == WINDOWS else LADDER[kernel_dtype(problem.dtype)])
         if 2 * problem.k <= one[1] <= most and problem.k <= MOST_ITEMS * one[0]
     ]
     shapes = sorted(
@@ -297,10 +299,6 @@ def _splits(problem: Problem, device: Device) -> list[int]:
     longest = most_blocks(problem, MIN_PART)
     counts = [max(1, waves * device.processors // problem.rows) for waves in (1, 2, 4)]
     return list(dict.fromkeys(min(count, longest, MAX_BLOCKS) for count in counts))
-
-
-def _kind_of(dtype: str) -> str:
-    return SAME_KERNELS.get(dtype, dtype)
 
 
 @lru_cache(1 << 12)

@@ -9,7 +9,7 @@ from autotopk.candidate import Knob
 from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
-from autotopk.kernel import SAME_KERNELS, ParameterKind
+from autotopk.kernel import ParameterKind, kernel_dtype
 from autotopk.problem import ANSWERS, DTYPE_BYTES, KTH, Problem
 from autotopk.program import Extent, KernelProgram, Launch, Scratch, most_scratch
 from autotopk.strategies._costs import split
@@ -125,7 +125,7 @@ class WideRadix(Strategy):
     def program(self, config: WideRadixConfig, problem: Problem, device: Device) -> KernelProgram:
         """A launch for every step of rows that are split, or one for all rows."""
         kth = problem.answer == KTH
-        source = _source(SAME_KERNELS.get(problem.dtype, problem.dtype), config.threads, device.arch)
+        source = _source(kernel_dtype(problem.dtype), config.threads, device.arch)
         if not config.split:
             entries = Extent(config.blocks * _entry_bytes(problem), (("k", 1),))
             names = ("state", "bounds", "counts", "nearest", "tallies", "tables", "sums")
