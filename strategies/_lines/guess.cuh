@@ -123,20 +123,3 @@ __device__ __forceinline__ Guess guess_cut(const Maxima& maxima, Exchange& excha
   guess.cut = row.cols <= CAPACITY && 2 * want > row.cols ? Key(0) : max(guess.cut, Key(1));
   return guess;
 }
-
-// What is known of the cut: `above` elements have larger keys than `top`, fewer than wanted, and `within` more reach `bottom`,
-// enough of them.
-struct Range {
-  Key bottom, top;
-  unsigned above, within;
-
-  // Where between its ends about `want` elements would be, were they evenly spread; more than the bottom. Above `most`
-  // there are few.
-  __device__ __forceinline__ Key between(unsigned want, Key most) const {
-    const float part = 1 - __fdividef(float(want - above), float(within));
-    const Key width = width_to(most), step = Key(float(width) * fminf(fmaxf(part, 0.f), 0.9999f));
-    return bottom + (step < width ? step : width - 1) + 1;
-  }
-  __device__ __forceinline__ Key middle(Key most = ONES) const { return bottom + width_to(most) / 2 + 1; }
-  __device__ __forceinline__ Key width_to(Key most) const { return (most > bottom ? min(top, most) : top) - bottom; }
-};

@@ -208,7 +208,7 @@ def _source(config: ClusterListsConfig, kind: str, *, windows: bool) -> CudaSour
         "CAPACITY": config.capacity,
         "INTERVALS": _intervals(config),
         "ITEMS": max(1, min(MOST_ITEMS, config.capacity // config.threads)),
-        "LISTED": _listed(config, windows=windows),
+        "LISTED": _listed(config, element_bytes, windows=windows),
         **({"HELD": min(config.lines, MOST_ALONE)} if windows else {}),
         "RESIDENT": config.resident,
     }
@@ -272,20 +272,40 @@ def _intervals(config: ClusterListsConfig) -> int:
     return min(config.capacity, MOST_INTERVALS, 4 * config.threads)
 
 
-def _listed(config: ClusterListsConfig, *, windows: bool) -> int:
-    """Lines that reach a block's cut: no more than entries that it sends, or keeps where it has a window alone."""
+def _lists_fewer(config: ClusterListsConfig, itemsize: int) -> bool:
+    """Whether a block with too many makes its cut higher by itself: `LISTS_FEWER` of `gather.cuh`."""
+    return itemsize == 4 and config.blocks <= 4
+
+
+def _owns(config: ClusterListsConfig, itemsize: int) -> bool:
+    """Whether every block owns a range: `OWNED` of `room.cuh`."""
+    of_block = config.capacity // config.blocks
+    return config.blocks >= OWNERS and of_block >= OWNED and config.threads >= 32 * config.blocks and itemsize in (2, 4)
+
+
+def _listed(config: ClusterListsConfig, itemsize: int, *, windows: bool) -> int:
+    """Lines that reach a block's cut: no more than entries that it sends, or keeps where it has a window alone.
+
+    Up to twice as many where it can do with more: makes its cut higher, or spreads them out.
+    """
     segment = config.capacity // config.blocks
-    return max(segment, min(config.capacity, 4 * config.threads)) if windows else segment
+    more = _lists_fewer(config, itemsize) or _owns(config, itemsize)
+    room = segment + min(segment, 512) if more else segment
+    return max(room, min(config.capacity, 4 * config.threads)) if windows else room
 
 
 @lru_cache(1 << 10)
 def shared_bytes(config: ClusterListsConfig, itemsize: int, *, windows: bool) -> int:
     """Of the list, its intervals, the lines that reach a cut, chunks of lines and what blocks tell each other."""
     key, warps = max(itemsize, 4), config.threads // 32
-    lists = 2 * config.capacity * (key + 4) + 4 * _intervals(config) + 20 * _listed(config, windows=windows)
+    lists = 2 * config.capacity * (key + 4) + 4 * _intervals(config) + 20 * _listed(config, itemsize, windows=windows)
     chunks = 16 * config.blocks * ((config.lines * warps + 8) // 8)
     signals = 96  # and what alignment takes
-    return lists + chunks + config.blocks * (100 + 3 * key) + warps * (36 + key) + signals
+    told = config.blocks * (100 + 3 * key) + warps * (36 + key) + signals
+    spread = (
+        1056 + 12 * config.blocks + 8 * warps if _owns(config, itemsize) else 0
+    )  # entries that are drawn, and what is told of ranges
+    return lists + chunks + told + spread
 
 
 strategy = ClusterLists()

@@ -23,9 +23,9 @@ template <class Blocks> __device__ __forceinline__ unsigned round_bytes(unsigned
 // Before others may send; by all threads of a block that is not alone.
 template <class Blocks> __device__ __forceinline__ void begin_rounds(Told& told) {
   if (warp_of()) return;
-  if (lane_of() <= ROUNDS) begin_signal(lane_of() < ROUNDS ? &told.rounds[lane_of()] : &told.again);
+  if (lane_of() < LATER) begin_signal(&told.later[lane_of()]);
   __syncwarp();
-  if (lane_of() < ROUNDS) expect(&told.rounds[lane_of()], round_bytes<Blocks>(lane_of()));
+  if (lane_of() < ROUNDS) expect(&told.later[lane_of()], round_bytes<Blocks>(lane_of()));
 }
 
 // Sums over all threads of the cluster, and in the first round the least of their maxima. Has a barrier.
@@ -48,7 +48,7 @@ __device__ __forceinline__ Counted add_all(const Room& room, const Around<Blocks
     Found* sums = all + Blocks::own();
     Key* lows = &told.lows[Blocks::own()];
     if (lane_of() < Blocks::COUNT && signals) {
-      Signal* signal = &told.rounds[round % ROUNDS];
+      Signal* signal = &told.later[round % ROUNDS];
       send(reinterpret_cast<uint4*>(sums), make_uint4(own.of[0], own.of[1], own.of[2], own.of[3]), signal, lane_of());
       if (round == 0) send(lows, low, signal, lane_of());
     } else if (lane_of() < Blocks::COUNT) {
@@ -56,7 +56,7 @@ __device__ __forceinline__ Counted add_all(const Room& room, const Around<Blocks
       if (round == 0) *lows = low;
     }
   }
-  if (signals) wait_for(&told.rounds[round % ROUNDS]);
+  if (signals) wait_for(&told.later[round % ROUNDS]);
   else Blocks::sync();
   const Found its = lane_of() < Blocks::COUNT ? all[lane_of() % Blocks::COUNT] : Found{};
   return {its, sum_of_lanes(its)};
@@ -104,9 +104,8 @@ __device__ __forceinline__ void store_found(const Row& row, const Holding<Blocks
 
 // Send all others the entries that this block has found, whole lines by copies; its own go to their places. Behind a barrier, and before
 // another.
-template <class Blocks> __device__ __forceinline__ void send_found(const Room& room, Sending sending) {
+template <class Blocks> __device__ __forceinline__ void send_found(const Room& room, Sending sending, Signal* signal) {
   const Entries<PACKED> found = found_of(room), places = places_of(room);
-  Signal* signal = &room.told.again;
   const unsigned first = sending.odd, end = first + sending.own, begin = 2 * first;
   Entry *here = found.packed(), *there = places.packed() + sending.before - first;
 #pragma unroll 1
@@ -172,26 +171,26 @@ struct Bracket {
   }
 };
 
-// The list of all blocks.
-struct ListedAgain {
-  unsigned count;
-  Key least;  // that its entries reach
+// What the best are, with every block's, and no others but at most CAPACITY - k; or where equals have the last places, what is above them.
+template <class Blocks> struct Again {
+  Reaching<Blocks> reaching, ties;
+  bool tied;
+  Key tie;
+  unsigned count, its;  // entries that reach it, of all blocks, and of the block with the lane's number
 };
 
-// Lists the best, with every block, and no others but at most CAPACITY - k; of equals for the last places the first are written at once.
-// `least` is the least of the blocks' cuts, and above `top` there are few. Ends behind a barrier, and another of the cluster is to be
-// waited for.
-template <class Blocks, class Answers>
-__device__ __forceinline__ ListedAgain list_again(const Row& row, const Holding<Blocks>& holding, unsigned k, const Room& room, Key least,
-                                                  Key top, const Answers& answers) {
-  Signal* arrived = &room.told.again;
+// `least` is the least of the blocks' cuts, and above `top` there are few.
+template <class Blocks>
+__device__ __forceinline__ Again<Blocks> find_again(const Row& row, const Holding<Blocks>& holding, unsigned k, const Room& room, Key least,
+                                                    Key top) {
   Key maximum = 0;
 #pragma unroll
   for (int i = 0; i < Blocks::HOLDS; i++) maximum = max(maximum, holding.best[i]);
   Bracket known = {0, ONES, row.cols, 0, 0}, likely = {least, ONES, row.cols, 0, 0};
-  Key cuts[CUTS] = {least, least + (least < ONES), top > least ? likely.at(0.7f, top, row.order) : least}, cut = 0;
+  Key cuts[CUTS] = {least, least + (least < ONES), top > least ? likely.at(0.7f, top, row.order) : least};
   Around<Blocks> around;
   unsigned count = 0, its = 0;  // entries of the list, and of the block with the lane's number
+  bool tied = false;
 #pragma unroll 1
   for (unsigned round = 0;; round++) {
     around = elements_around(row, holding, cuts);
@@ -201,9 +200,11 @@ __device__ __forceinline__ ListedAgain list_again(const Row& row, const Holding<
       const unsigned all = counted.all.of[i], own = counted.its.of[i];
       known.add(cuts[i], all, own, k);
       if (all < k || all > CAPACITY || (count && all >= count)) continue;
-      count = all, its = own, cut = cuts[i], around.of[0] = around.of[i];
+      count = all, its = own;
+      if (i) around.of[0] = around.of[i];
     }
-    if (count || (known.bottom == known.top && cuts[0] == known.top && (cuts[1] == cuts[0] + 1 || cuts[0] == ONES))) break;
+    tied = known.bottom == known.top && cuts[0] == known.top && (cuts[1] == cuts[0] + 1 || cuts[0] == ONES);
+    if (count || tied) break;
     const Key lowest = least_of_lanes(room.told.lows[lane_of() % Blocks::COUNT]);
     const Key last = known.bottom >= top ? known.top : 0;  // an infinity, perhaps, or NaN
     likely = known;
@@ -220,34 +221,23 @@ __device__ __forceinline__ ListedAgain list_again(const Row& row, const Holding<
       cuts[2] = last ? last : known.at(0.5f, top, row.order, true);
     }
   }
-  const bool tied = !count;
-  Reaching<Blocks> reaching = around.of[0], ties = {};
-  if (tied) {
-    cut = known.bottom + 1, count = known.above, its = known.its_above;
-    ties = reaching, reaching = known.bottom < ONES ? around.of[1] : Reaching<Blocks>{};
-    ties.leave_out(reaching);
-    count_ties(holding, ties, room);
-  }
-  const Sending sending = sending_of<Blocks>(its);
+  tied = tied && !(count && count - known.above <= MOST_OF_INTERVAL);  // of fewer equals a list is sooner
+  if (!tied) return {around.of[0], {}, false, 0, count, its};
+  Again<Blocks> again = {known.bottom < ONES ? around.of[1] : Reaching<Blocks>{}, around.of[0], true, known.bottom, known.above, known.its_above};
+  again.ties.leave_out(again.reaching);
+  return again;
+}
+
+// Before entries are counted by intervals; a barrier is to follow.
+__device__ __forceinline__ void begin_ranks(const Room& room) {
   clear_intervals(room.list);
   if (threadIdx.x == 0) *crowds_of(room.list).count = 0;
-  store_found(row, holding, reaching, room, sending);
-  if (Blocks::COUNT > 1) {
-    if (threadIdx.x == 0) expect(arrived, (tied ? TIES_BYTES<Blocks> : 0) + (count - sending.own) * (sizeof(Key) + sizeof(unsigned)));
-    if (tied) send_ties<Blocks>(room);
-    send_found<Blocks>(room, sending);
-    wait_for(arrived);
-    Blocks::leave();  // others may still be sent what this block has found
-    __syncthreads();
-  }
-  if (tied) write_ties(row, holding, ties, room, known.bottom, k - count, count, answers);
-  return {count, cut};
 }
 
 // Call `answers.put(rank, key, column)` for the ranks of the share, each by some thread. Intervals are clear.
 template <class Answers>
-__device__ __forceinline__ void rank_again(const Row& row, const Room& room, ListedAgain listed, Key top, Share share, const Answers& answers) {
-  share.end = min(share.end, listed.count);
+__device__ __forceinline__ void rank_again(const Row& row, const Room& room, unsigned count, Key top, Share share, const Answers& answers) {
+  share.end = min(share.end, count);
   if (share.first >= share.end) return;
   const Entries<PACKED> entries = places_of(room);
   Pair own[ITEMS];
@@ -255,7 +245,7 @@ __device__ __forceinline__ void rank_again(const Row& row, const Room& room, Lis
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
     const unsigned at = i * THREADS + threadIdx.x;
-    if (at >= listed.count) break;
+    if (at >= count) break;
     own[i] = entries.get(at), most = max(most, own[i].key), least = max(least, Key(~own[i].key));
   }
   Counters& counters = *room.list.counters;
@@ -271,11 +261,34 @@ __device__ __forceinline__ void rank_again(const Row& row, const Room& room, Lis
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
     intervals[i] = ~0u;
-    if (i * THREADS + threadIdx.x >= listed.count) continue;
+    if (i * THREADS + threadIdx.x >= count) continue;
     intervals[i] = interval_of(own[i]);
     atomicAdd(&room.list.intervals[intervals[i]], 1u);
   }
   __syncthreads();
   const Places places = add_up(room.list, share);
   rank_share(room.list, share, places, interval_of, intervals, [&](int i) { return own[i]; }, answers);
+}
+
+// As `select_gathered`, where the blocks' own cuts misled: every block gets the list of all, and ranks its share.
+template <class Blocks, class Answers>
+__device__ __forceinline__ void select_again(const Row& row, const Holding<Blocks>& holding, unsigned k, const Room& room, Key least, Key top,
+                                             const Answers& answers) {
+  Signal* arrived = &room.told.later[AGAIN];
+  const Again<Blocks> again = find_again(row, holding, k, room, least, top);
+  if (again.tied) count_ties(holding, again.ties, room);
+  const Sending sending = sending_of<Blocks>(again.its);
+  begin_ranks(room);
+  store_found(row, holding, again.reaching, room, sending);
+  if (Blocks::COUNT > 1) {
+    if (threadIdx.x == 0) expect(arrived, (again.tied ? TIES_BYTES<Blocks> : 0) + (again.count - sending.own) * (sizeof(Key) + sizeof(unsigned)));
+    if (again.tied) send_ties<Blocks>(room);
+    send_found<Blocks>(room, sending, arrived);
+    wait_for(arrived);
+    Blocks::leave();  // others may still be sent what this block has found
+    __syncthreads();
+  }
+  if (again.tied) write_ties(row, holding, again.ties, room, again.tie, k - again.count, again.count, answers);
+  rank_again(row, room, again.count, top, share_of<Blocks>(k), answers);
+  Blocks::wait();
 }

@@ -145,15 +145,77 @@ __device__ __forceinline__ void clear_counts(const Room& room) {
   if (threadIdx.x == 0) room.exchange.lines[0] = room.list.counters->count = 0;
 }
 
-// Call `store(slot, key, column)` for the elements that reach the cut of this block, in no order. Ends with a barrier.
-template <class Blocks, class Store>
-__device__ __forceinline__ Listed list_own(const Row& row, const Holding<Blocks>& holding, const Room& room, Aim aim, Store store) {
-  const Guess guess = own_cut<false>(holding, room.exchange, room.told.ranks, aim, row.order, nullptr);
-  const unsigned lines = list_lines(holding, room, &room.exchange.lines[0], guess.cut);
-  unsigned* found = &room.exchange.found[0];
-  if (lines <= LISTED) list_elements<Blocks>(row, room, lines, found, guess.cut, store);
+// How many elements of the listed lines reach a cut; of one of `step` lines, without a pattern. By a warp.
+__device__ __forceinline__ unsigned count_reaching(const Row& row, const Room& room, unsigned lines, unsigned step, Key cut) {
+  const Limit limit(cut, row.order);
+  unsigned sum = 0;
+#pragma unroll 4
+  for (unsigned number = lane_of(); number * step < lines; number += 32) {
+    const unsigned at = min(number * step + (number * 40503 >> 4 & 0xFFF) * step / 4096, lines - 1), line = room.lines[at];
+    unsigned inside = EVERY;
+    const uint4 bits = row.whole(line) ? room.bits[at] : row.part(line, inside);
+    sum += __popc((at_most<false>(bits, limit, row.order) ^ limit.turned()) & inside);
+  }
+  return __reduce_add_sync(~0u, sum);
+}
+
+// Whether a block with too many makes its cut higher by itself: with 16 bits more keys are equal, and with more blocks all wait for one that
+// fails. `_listed` has more room for lines then.
+constexpr bool LISTS_FEWER = ELEMENT_BYTES == 4 && BLOCKS <= 4;
+
+// Where more elements reach the cut of a block than it has room for: list those that reach a higher one, for which each warp has a
+// candidate, of drawn elements, and counts all of the listed lines that reach it. Where many keys are the cut, or too few reach any other,
+// all stays as it is. `guess` tells its cut and `count` how many reach it. Has barriers.
+template <class Blocks> __device__ __noinline__ Listed list_fewer(Row row, Room room, unsigned lines, Listed listed, unsigned k) {
+  constexpr unsigned COUNTED_LINES = 1024, ROOM = SEGMENT<Blocks>;
+  Exchange& exchange = room.exchange;
+  const unsigned own = lane_of() % WARPS, segment = Blocks::own() * ROOM, least = (k + Blocks::COUNT - 1) / Blocks::COUNT;
+  const bool ties = __popc(__ballot_sync(~0u, exchange.guesses[own] == listed.guess.cut)) > 8 + 32 / WARPS;  // a quarter of the warps, and one
+  if (ties || (ROOM < k && listed.count > 2 * ROOM)) return listed;
+  const unsigned number = (unsigned long long)(threadIdx.x * 0x9E3779B1u) * lines >> 32, line = room.lines[number];  // each warp's all over
+  unsigned inside = EVERY;
+  const uint4 bits = row.whole(line) ? room.bits[number] : row.part(line, inside);
+  const unsigned drawn = (threadIdx.x * 40503 & 0xFFFF) * VECTOR >> 16;  // without a pattern
+  Key key = 0;
+#pragma unroll
+  for (int e = 0; e < VECTOR; e++)
+    if (e == drawn && (inside >> e & 1)) key = equal_key(element(bits, e), row.order);
+  const float want = 0.5f * float(least + ROOM) * 32;
+  const unsigned in_warp = min(unsigned(__fdividef(want, float(lines * VECTOR))) + 1, 32u), step = (lines + COUNTED_LINES - 1) / COUNTED_LINES;
+  const Key candidate = max(ranked_of_lanes(exchange.maxima[warp_of()], key, in_warp), listed.guess.cut);
+  const unsigned reaching = step * count_reaching(row, room, lines, step, candidate);
+  if (lane_of() == 0) exchange.tops[warp_of()] = candidate, room.told.ranks[warp_of()] = reaching;
   __syncthreads();
-  return {guess, lines <= LISTED ? *found : CAPACITY + 1};
+  const unsigned its = room.told.ranks[own], margin = step > 1 ? ROOM / 16 : 0;  // of what not all lines tell
+  const unsigned most = largest_of_lanes(its <= ROOM - margin && its >= least ? its : 0u);
+  if (!most) return listed;
+  listed.guess.cut = largest_of_lanes(its == most ? exchange.tops[own] : Key(0));
+  unsigned* found = &exchange.found[1];
+  list_elements<Blocks>(row, room, lines, found, listed.guess.cut, [&](unsigned slot, Key its, unsigned column) {
+    room.keys[segment + slot] = its, room.columns[segment + slot] = column;
+  });
+  __syncthreads();
+  listed.count = *found;
+#pragma unroll 1
+  for (unsigned slot = listed.count + threadIdx.x; slot < ROOM; slot += THREADS) room.keys[segment + slot] = 0;
+  __syncthreads();
+  return listed;
+}
+
+// Store the elements that reach the cut of this block as entries of its segment, in no order. Ends with a barrier.
+template <class Blocks> __device__ __forceinline__ Listed list_own(const Row& row, const Holding<Blocks>& holding, const Room& room, Aim aim, unsigned k) {
+  const Guess guess = own_cut<false>(holding, room.exchange, room.told.ranks, aim, row.order, nullptr);
+  const unsigned lines = list_lines(holding, room, &room.exchange.lines[0], guess.cut), segment = Blocks::own() * SEGMENT<Blocks>;
+  unsigned* found = &room.exchange.found[0];
+  if (lines <= LISTED)
+    list_elements<Blocks>(row, room, lines, found, guess.cut, [&](unsigned slot, Key key, unsigned column) {
+      room.keys[segment + slot] = key, room.columns[segment + slot] = column;
+    });
+  __syncthreads();
+  const Listed listed = {guess, lines <= LISTED ? *found : CAPACITY + 1};
+  if constexpr (LISTS_FEWER)
+    if (lines <= LISTED && listed.count > SEGMENT<Blocks>) return list_fewer<Blocks>(row, room, lines, listed, k);
+  return listed;
 }
 
 // Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster; its lines were
@@ -173,10 +235,7 @@ __device__ __forceinline__ void select_gathered(const Row& row, Holding<Blocks>&
     if (place_of(i) < CAPACITY) reinterpret_cast<Group<Key>*>(room.keys)[place_of(i) / GROUP] = {};
   Blocks::arrive();  // waited for before anything is sent
   find_best(row, holding, smallest);
-  const unsigned segment = Blocks::own() * SEGMENT<Blocks>;
-  const Listed listed = list_own(row, holding, room, aim, [&](unsigned slot, Key key, unsigned column) {
-    room.keys[segment + slot] = key, room.columns[segment + slot] = column;
-  });
+  const Listed listed = list_own(row, holding, room, aim, k);
   Blocks::wait();
   tell_all<Blocks>(room, listed);
   const unsigned block = lane_of() % Blocks::COUNT;
@@ -200,7 +259,5 @@ __device__ __forceinline__ void select_gathered(const Row& row, Holding<Blocks>&
                          [&](int i) { return Pair{keys[i], room.columns[place_of(i)]}; }, answers);
     }
   }
-  const ListedAgain listed_again = list_again(row, holding, k, room, least_of_lanes(room.told.cuts[block]), top, answers);
-  rank_again(row, room, listed_again, top, share, answers);
-  Blocks::wait();
+  select_again(row, holding, k, room, least_of_lanes(room.told.cuts[block]), top, answers);
 }

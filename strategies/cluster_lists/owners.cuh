@@ -2,15 +2,13 @@
 // agree on splitters that give each a range of entries of its own; it is sent what the others have in that, and ranks it.
 #pragma once
 #include "gather.cuh"
+#include "spread.cuh"
 
 constexpr unsigned PART = CAPACITY / BLOCKS;                      // of all entries that there is room for
-constexpr unsigned RUN = 3 * PART / BLOCKS;                       // entries of a block in another's range, of which a fourth is likely
-constexpr int SHARING = WARPS > BLOCKS ? WARPS / BLOCKS : 1;      // warps for a run
-constexpr int OF_RUN = (RUN + SHARING * 32 - 1) / (SHARING * 32);  // entries of a thread
-constexpr int OF_THREAD = (BLOCKS * RUN + THREADS - 1) / THREADS;  // of a range
+constexpr unsigned RUN = (BLOCKS > 8 ? 3 : 2) * PART / BLOCKS;    // entries of a block in another's range, of which half a PART is likely
 constexpr int LIKELY = PART * VECTOR / THREADS;                   // elements of a thread that it looks at
 constexpr int AT_A_TIME = LIKELY < 1 ? 1 : LIKELY < 4 ? LIKELY : 4;
-constexpr int WARP_BITS = log_of(WARPS), COUNTED_BITS = 7, COUNTED = 1 << COUNTED_BITS;  // intervals of a range
+constexpr int WARP_BITS = log_of(WARPS);
 
 // Shared memory of a block, beside the list, where places are, and its intervals.
 struct Owners {
@@ -18,26 +16,22 @@ struct Owners {
   unsigned quantiles[BLOCKS][BLOCKS];  // of each block's maxima, by their numbers; as words
   alignas(16) unsigned splitters[BLOCKS];  // the least of every block's range; as words
   Key maxima[WARPS][32];               // of every warp's threads, in order
-  unsigned counts[BLOCKS];             // of own entries in every block's range
   Key cuts[BLOCKS], tops[BLOCKS];      // of every block
-  unsigned long long parts[BLOCKS];    // of every block: 16 bits each of its entries in the range, those that are better, all in
-                                       // ranges, and whether one lacked room. The sum tells the sums of all.
+  alignas(16) Parts parts;
   Signal told, counted, sent;          // quantiles, cuts and tops; parts; runs
 };
 constexpr unsigned TOLD_BYTES = BLOCKS * (BLOCKS + 2) * 4;
 
-// Whether there are so many blocks that it is sooner, and warps and room: what is shared lies where the lists of all blocks would.
-constexpr bool OWNED = BLOCKS >= 8 && PART >= 256 && (ELEMENT_BYTES == 2 || ELEMENT_BYTES == 4) && WARPS >= BLOCKS &&
-                       INTERVALS >= 4 * COUNTED && sizeof(Owners) <= CAPACITY * 8;
+static_assert(!OWNED || (sizeof(Owners) <= CAPACITY * 8 && INTERVALS >= 4 * COUNTED), "what is shared lies where the lists of all would");
 
 __device__ __forceinline__ Owners& owners_of(const Room& room) { return *reinterpret_cast<Owners*>(room.keys); }
 
 __device__ __forceinline__ void clear_owners(const Room& room) {
   Owners& owners = owners_of(room);
-  if (threadIdx.x < BLOCKS) owners.counts[threadIdx.x] = 0;
+  if (threadIdx.x < BLOCKS) owners.parts.counts[threadIdx.x] = 0;
   if (threadIdx.x == 0) {
     begin_signal(&owners.told), begin_signal(&owners.counted), begin_signal(&owners.sent);
-    expect(&owners.told, TOLD_BYTES), expect(&owners.counted, sizeof(owners.parts));
+    expect(&owners.told, TOLD_BYTES), expect(&owners.counted, sizeof(owners.parts.of));
   }
   if (threadIdx.x < COUNTED) room.list.intervals[threadIdx.x] = 0;
 }
@@ -87,10 +81,18 @@ __device__ __forceinline__ void find_splitters(Owners& owners, Key complete) {
   __syncthreads();
 }
 
-// Send every block the elements of listed lines that are in its range, and how many. Has a barrier.
-__device__ __forceinline__ void send_elements(const Row& row, const Room& room, unsigned listed, Key complete) {
-  Owners& owners = owners_of(room);
+// An element of the listed lines as an entry; false where the row has none there.
+__device__ __forceinline__ bool listed_entry(const Row& row, const Room& room, unsigned at, Entry& entry) {
+  const unsigned line = room.lines[at / VECTOR], column = row.column(line, at % VECTOR);
+  if (!row.whole(line) && column >= row.cols) return false;
   const Element* elements = reinterpret_cast<const Element*>(room.bits);
+  entry = entry_of(equal_key(row.whole(line) ? elements[at] : row.data()[column], row.order), column);
+  return true;
+}
+
+// Send every block the elements of listed lines that are in its range, and how many. Has a barrier.
+__device__ __forceinline__ void send_elements(const Row& row, const Room& room, unsigned listed) {
+  Owners& owners = owners_of(room);
   const unsigned all_elements = listed <= LISTED ? listed * VECTOR : 0;  // else all list again
 #pragma unroll 1
   for (unsigned first = threadIdx.x; first - lane_of() < all_elements; first += AT_A_TIME * THREADS) {
@@ -100,12 +102,8 @@ __device__ __forceinline__ void send_elements(const Row& row, const Room& room, 
     for (int i = 0; i < AT_A_TIME; i++) {
       const unsigned at = first + i * THREADS;
       owner[i] = BLOCKS;
-      if (at >= all_elements) continue;
-      const unsigned line = room.lines[at / VECTOR], column = row.column(line, at % VECTOR);
-      if (!row.whole(line) && column >= row.cols) continue;
-      const Key key = equal_key(row.whole(line) ? elements[at] : row.data()[column], row.order);
-      const unsigned word = word_of(key, rest_of(column));
-      entry[i] = entry_of(key, column);
+      if (at >= all_elements || !listed_entry(row, room, at, entry[i])) continue;
+      const unsigned word = word_of(entry[i]);
       unsigned better[4] = {};
 #pragma unroll
       for (int j = 0; j < BLOCKS; j++) better[j % 4] += owners.splitters[j] > word;
@@ -113,111 +111,84 @@ __device__ __forceinline__ void send_elements(const Row& row, const Room& room, 
     }
 #pragma unroll
     for (int i = 0; i < AT_A_TIME; i++)
-      if (owner[i] < BLOCKS) slot[i] = atomicAdd(&owners.counts[owner[i]], 1u);
+      if (owner[i] < BLOCKS) slot[i] = atomicAdd(&owners.parts.counts[owner[i]], 1u);
 #pragma unroll
     for (int i = 0; i < AT_A_TIME; i++)
       if (owner[i] < BLOCKS && slot[i] < RUN) send(&owners.runs[block_of()][slot[i]], entry[i], &owners.sent, owner[i]);
   }
   __syncthreads();
-  const int to = warp_of();
-  if (to >= BLOCKS) return;
-  const unsigned its = lane_of() < BLOCKS ? owners.counts[lane_of() % BLOCKS] : 0, all = __reduce_add_sync(~0u, its);
-  const bool lacks = __any_sync(~0u, its > RUN) || listed > LISTED;
-  const unsigned before = __reduce_add_sync(~0u, lane_of() < to ? its : 0), own = __shfl_sync(~0u, its, to);
-  if (lane_of() == 0)
-    send(&owners.parts[block_of()], (unsigned long long)(unsigned(lacks) << 16 | all) << 32 | before << 16 | own, &owners.counted, to);
+  tell_parts<RUN>(owners.parts, &owners.counted, listed <= LISTED);
 }
 
-// What a block was sent.
-struct Received {
-  unsigned first;  // rank of its best
-  unsigned count;
-  unsigned all;    // entries in all ranges
-  bool complete;   // whether nothing lacked room
-  unsigned run;    // entries of the run that this warp has
-};
-
-// Waits for all of it.
-__device__ __forceinline__ Received received_of(Owners& owners) {
-  wait_for(&owners.counted);
-  const unsigned long long part = lane_of() < BLOCKS ? owners.parts[lane_of() % BLOCKS] : 0;
-  const unsigned its = unsigned(part) & 0xFFFF, own = __reduce_add_sync(~0u, unsigned(part)), all = __reduce_add_sync(~0u, unsigned(part >> 32));
-  if (warp_of() == 0) {
-    const unsigned sent = __reduce_add_sync(~0u, min(its, RUN));
-    if (lane_of() == 0) expect(&owners.sent, sent * sizeof(Entry));
-  }
-  wait_for(&owners.sent);
-  return {own >> 16, own & 0xFFFF, all & 0xFFFF, all >> 16 == 0, __shfl_sync(~0u, its, warp_of() / SHARING)};
-}
-
-// The first ranks of intervals whose counts a warp knows, four a lane.
-struct Starts {
-  unsigned low, middle, high;  // of a lane's first two intervals, the other two, and behind the last; 16 bits each
-  bool crowd;                  // whether an interval has so many that ranking among them takes too long
-
-  __device__ __forceinline__ void find(unsigned interval, unsigned& begin, unsigned& end) const {
-    const int lane = interval / 4;
-    const unsigned two = __shfl_sync(~0u, low, lane), other = __shfl_sync(~0u, middle, lane), last = __shfl_sync(~0u, high, lane);
-    const unsigned from = interval & 2 ? other : two, next = interval & 2 ? last : other;
-    begin = interval & 1 ? from >> 16 : from & 0xFFFF, end = interval & 1 ? next & 0xFFFF : from >> 16;
-  }
-};
-
-__device__ __forceinline__ Starts starts_of(const unsigned* counts) {
-  const uint4 own = reinterpret_cast<const uint4*>(counts)[lane_of()];
-  unsigned all, sum = own.x + own.y + own.z + own.w, start = scan_lanes(sum, all) - sum;
-  const unsigned second = start + own.x, third = second + own.y, fourth = third + own.z;
-  const bool crowd = __any_sync(~0u, max(max(own.x, own.y), max(own.z, own.w)) > CROWD);
-  return {second << 16 | start, fourth << 16 | third, start + sum, crowd};
-}
-
-// Call `answers.put(rank, key, column)` for the entries of the range below rank k, each by some thread: they are counted by evenly
-// wide intervals of words, or where these crowd, by intervals between them, and ranked among the few of their own.
-template <class Answers>
-__device__ __forceinline__ void rank_range(const Room& room, const Received& received, Key top, unsigned k, const Answers& answers) {
-  const Owners& owners = owners_of(room);
-  Entry* places = reinterpret_cast<Entry*>(room.list.keys);
-  const unsigned least = owners.splitters[block_of()];
-  const unsigned most = max(block_of() ? owners.splitters[block_of() - 1] : word_of(top, 0xFFFF), least);
-  const int shift = max(bits_of(most - least) - COUNTED_BITS, 0);
-  Entry entries[OF_RUN];  // 0 where there is none
-  unsigned interval[OF_RUN], place[OF_RUN];
-#pragma unroll
-  for (int i = 0; i < OF_RUN; i++) {
-    const unsigned first = (i * SHARING + warp_of() % SHARING) * 32, at = first + lane_of();
-    entries[i] = 0;
-    if (first >= received.run) continue;
-    entries[i] = at < received.run ? owners.runs[warp_of() / SHARING % BLOCKS][at] : 0;
-    interval[i] = most - min(max(word_of(entries[i]), least), most) >> shift;
-    if (entries[i]) place[i] = atomicAdd(&room.list.intervals[interval[i]], 1u);
-  }
-  __syncthreads();
-  const Starts starts = starts_of(room.list.intervals);
-  unsigned begin[OF_RUN], end[OF_RUN];
-#pragma unroll
-  for (int i = 0; i < OF_RUN; i++) {
-    if ((i * SHARING + warp_of() % SHARING) * 32 >= received.run) continue;
-    starts.find(interval[i], begin[i], end[i]);
-    if (entries[i]) places[begin[i] + place[i]] = entries[i];
-  }
-  __syncthreads();
-  if (starts.crowd) {
-    Entry* pivots = reinterpret_cast<Entry*>(room.list.intervals + INTERVALS / 2);
-    const auto put = [&](unsigned rank, Entry entry) { put_entry(answers, received.first + rank, entry); };
-    return rank_crowd<COUNTED, OF_THREAD>(places, received.count, 0, k - received.first, pivots, room.list.intervals, put);
-  }
-#pragma unroll
-  for (int i = 0; i < OF_RUN; i++) {
-    if (!entries[i]) continue;
-    unsigned rank = received.first + begin[i];
+// Store elements of the listed lines that reach a cut as entries, the first CAPACITY. Returns how many there are. Has two barriers.
+__device__ __forceinline__ unsigned store_listed(const Row& row, const Room& room, unsigned listed, Key cut) {
+  Entry* found = found_of(room).packed();
+  unsigned* count = &room.list.counters->count;
+  __syncthreads();  // what is shared for the first try lies there
 #pragma unroll 1
-    for (unsigned first = begin[i]; first < end[i]; first += 4) {
+  for (unsigned first = threadIdx.x; first - lane_of() < listed * VECTOR; first += 4 * THREADS) {
+    Entry entry[4];
+    unsigned reaching = 0;
 #pragma unroll
-      for (int j = 0; j < 4; j++)
-        if (first + j < end[i]) rank += places[first + j] > entries[i];
+    for (int i = 0; i < 4; i++) {
+      const unsigned at = first + i * THREADS;
+      if (at < listed * VECTOR && listed_entry(row, room, at, entry[i]) && pair_of(entry[i]).key >= cut) reaching |= 1u << i;
     }
-    if (rank < k) put_entry(answers, rank, entries[i]);
+    unsigned slot = reserve_from(count, __popc(reaching));
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      if ((reaching >> i & 1) && slot < CAPACITY) found[slot] = entry[i];
+      slot += reaching >> i & 1;
+    }
   }
+  __syncthreads();
+  return *count;
+}
+
+// Where the first try lacked room, or had too few: what it listed is spread out over the blocks by other splitters, or if some lines were
+// not, a list that is made again.
+template <class Answers>
+__device__ __forceinline__ void select_spread(const Row& row, const Holding<Together>& holding, unsigned k, const Room& room, unsigned listed,
+                                              const Received& received, Key complete, Key least, Key top, const Answers& answers) {
+  const Entry* found = found_of(room).packed();
+  bool again = !received.listed || received.all < k, spreads = true, whole = true;
+  unsigned all = received.all, own = 0;
+  Sending sending = {};
+#pragma unroll 1
+  for (;;) {
+    if (again) {
+      const Again<Together> its = find_again(row, holding, k, room, least, top);
+      all = its.count, sending = sending_of<Together>(its.its), own = sending.own;
+      if (its.tied) count_ties(holding, its.ties, room);
+      store_found(row, holding, its.reaching, room, sending);
+      if (spreads) draw(room, found + sending.odd, own);
+      if (its.tied) {
+        if (threadIdx.x == 0) expect(&room.told.later[AGAIN], TIES_BYTES<Together>);
+        send_ties<Together>(room);
+        wait_for(&room.told.later[AGAIN]);
+        write_ties(row, holding, its.ties, room, its.tie, k - all, all, answers);
+        if (all == 0) return;
+      }
+    } else {
+      own = store_listed(row, room, listed, complete), whole = own <= CAPACITY, own = min(own, CAPACITY);
+      draw(room, found, own);
+    }
+    if (!spreads) break;
+    if (rank_spread_out(room, found + sending.odd, own, whole, all, again ? all : CAPACITY, min(k, all), top, row.cols, answers)) return;
+    if (threadIdx.x == 0) room.list.counters->count = 0;
+    Together::sync();
+    if (again) break;
+    again = true, spreads = false;
+  }
+  Signal* entries = room.told.later + REST;  // all get the list of all
+  if (threadIdx.x == 0) expect(entries, (all - own) * sizeof(Entry));
+  begin_ranks(room);
+  send_found<Together>(room, sending, entries);
+  wait_for(entries);
+  Together::leave();
+  __syncthreads();
+  rank_again(row, room, all, top, share_of<Together>(k), answers);
+  Together::wait();
 }
 
 // As `select_gathered`.
@@ -241,15 +212,19 @@ __device__ __forceinline__ void select_owned(const Row& row, Holding<Together>& 
   const unsigned block = lane_of() % BLOCKS;
   const Key complete = largest_of_lanes(owners.cuts[block]), top = largest_of_lanes(owners.tops[block]);
   find_splitters(owners, complete);
-  send_elements(row, room, listed, complete);
-  const Received received = received_of(owners);
-  if (received.complete && received.all >= k) {
-    if (received.first < k) rank_range(room, received, top, k, answers);
+  send_elements(row, room, listed);
+  const Received received = received_of<RUN>(owners.parts, &owners.counted, &owners.sent);
+  if (__builtin_expect(received.complete && received.all >= k, 1)) {  // next to what is behind it
+    const unsigned least = owners.splitters[block_of()], most = max(block_of() ? owners.splitters[block_of() - 1] : word_of(top, 0xFFFF), least);
+    const int shift = max(bits_of(most - least) - COUNTED_BITS, 0);
+    const auto interval_of = [&](Entry entry) { return most - min(max(word_of(entry), least), most) >> shift; };
+    if (received.first < k)
+      rank_range<RUN, CROWD>(room.list, owners.runs[0], reinterpret_cast<Entry*>(room.list.keys), received, interval_of, k, answers);
     return;
   }
-  const ListedAgain again = list_again(row, holding, k, room, least_of_lanes(owners.cuts[block]), top, answers);
-  rank_again(row, room, again, top, share_of<Together>(k), answers);
-  Together::wait();
+  const Key least = least_of_lanes(owners.cuts[block]);
+  if constexpr (HELD_LINES<Together>) select_spread(row, holding, k, room, listed, received, complete, least, top, answers);
+  else select_again(row, holding, k, room, least, top, answers);  // registers would be spilled for more
 }
 
 // Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster; its lines were

@@ -18,6 +18,13 @@ constexpr int CHUNKS = LINES * WARPS;
 constexpr int COUNTED_CHUNKS = (CHUNKS + 8) / 8 * 8;  // and the line that begins with the row in part; 16 bytes at a time
 
 constexpr int ROUNDS = 4;  // of counting that are waited for by signals; later ones by barriers
+// Signals behind those of rounds: entries and counts of chunks; and where entries are spread out, what is drawn, how many they are, they
+// themselves, and those that have no room there.
+enum { AGAIN = ROUNDS, DRAWS, COUNTS, RUNS, REST };
+
+// Whether every block owns a range: there are so many that it is sooner than to have the lists of all, and room, and warps. See `_owns`.
+constexpr bool OWNED = BLOCKS >= 8 && CAPACITY / BLOCKS >= 256 && WARPS >= BLOCKS && (ELEMENT_BYTES == 2 || ELEMENT_BYTES == 4);
+constexpr int LATER = OWNED ? REST + 1 : AGAIN + 1;
 
 // What blocks tell all others, by their numbers.
 struct Told {
@@ -25,8 +32,7 @@ struct Told {
   Key cuts[BLOCKS], tops[BLOCKS];
   unsigned ranks[WARPS];   // of the block's own warps
   Signal told, sent;       // counts, cuts and tops; entries
-  Signal again;            // entries, and counts of chunks
-  Signal rounds[ROUNDS];   // found and lows of the first
+  Signal later[LATER];     // found, and lows, of each round; see above
   Found own[2][WARPS];     // of the block's own warps; rounds take turns
   Found found[ROUNDS + 2][BLOCKS];  // of a round that is waited for by a signal; others take turns
   Key own_lows[WARPS];     // the least of the threads' maxima

@@ -22,7 +22,7 @@ template <class Blocks> __device__ __forceinline__ void send_ties(const Room& ro
 #pragma unroll 1
   for (unsigned at = threadIdx.x; at < Blocks::COUNT * GROUPS; at += THREADS) {
     const unsigned to = at / GROUPS, group = at % GROUPS;
-    if (to != Blocks::own()) send(own + group, own[group], &room.told.again, to);
+    if (to != Blocks::own()) send(own + group, own[group], &room.told.later[AGAIN], to);
   }
 }
 template <class Blocks> constexpr unsigned TIES_BYTES = (Blocks::COUNT - 1) * COUNTED_CHUNKS * 2;  // that a block is sent

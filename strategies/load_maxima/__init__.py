@@ -182,6 +182,7 @@ def _source(config: LoadMaximaConfig, kind: str, *, windows: bool) -> CudaSource
         "CAPACITY": capacity,
         "INTERVALS": _intervals(config),
         "ITEMS": max(1, min(MOST_ITEMS, capacity // config.threads)),
+        "APART": True,
         "RESIDENT": config.resident_of_windows if windows else config.resident,
         **({"HELD": min(config.lines, MOST_HELD)} if windows else {}),
     }

@@ -9,6 +9,8 @@ typedef Maxima OfRow;
 constexpr unsigned MOST_LISTED = CAPACITY;  // lines that are listed
 #endif
 
+#include "another.cuh"
+
 constexpr int AGAIN = 4;  // lines of a thread that are read again at once
 
 // Reserve `own` of what is counted at `count`. Returns the first, and how many the warp has, from `start` on.
@@ -146,8 +148,8 @@ __device__ __forceinline__ void clear_memory(Memory& memory) {
 }
 
 // Write the elements that have a key, the first `want` by columns, behind the `above` best. Lines whose maxima reach it are read again,
-// a tile of every thread's after the other until there are enough: those of a chunk, the 32 lines that a warp has side by side, are
-// counted, and have their places behind those of all blocks' chunks before. Has barriers of the cluster.
+// a tile of every thread's after the other, the first a small one, until there are enough: those of a chunk, the 32 lines that a warp has
+// side by side, are counted, and have their places behind those of all blocks' chunks before. Has barriers of the cluster.
 template <class Answers>
 __device__ __forceinline__ void write_ties(const Row& row, const OfRow& maxima, Exchange& exchange, Key tie, unsigned want,
                                            unsigned above, const Answers& answers) {
@@ -171,12 +173,13 @@ __device__ __forceinline__ void write_ties(const Row& row, const OfRow& maxima, 
   unsigned before = row.whole(0) ? 0 : __popc(ties_of_part(0));  // of all tiles before
   if (maxima.part_line == 0) put(0, ties_of_part(0), 0);
 #pragma unroll 1
-  for (int begin = 0; begin < LINES && before < want; begin += TILE) {
+  for (int begin = 0, end; begin < LINES && before < want; begin = end) {
+    end = begin ? begin / TILE * TILE + TILE : min(TILE, AGAIN);
     for (int i = lane_of(); i < TILE; i += 32) counts[i * WARPS + warp_of()] = 0;
     __syncwarp();
     unsigned found = 0;
 #pragma unroll 1
-    for (int first = begin; first < begin + TILE && found < want; first += AGAIN) {
+    for (int first = begin; first < end && found < want; first += AGAIN) {
       uint4 bits[AGAIN];
 #pragma unroll
       for (int i = 0; i < AGAIN; i++)
@@ -207,7 +210,7 @@ __device__ __forceinline__ void write_ties(const Row& row, const OfRow& maxima, 
     if (threadIdx.x < CHUNKS) places[threadIdx.x] = place;
     __syncthreads();
 #pragma unroll 1
-    for (int i = 0; i < TILE; i++) {
+    for (int i = 0; i < end - begin; i++) {
       place = places[i * WARPS + warp_of()];
       if (place >= want) continue;
       unsigned ties = 0, some;
@@ -220,75 +223,40 @@ __device__ __forceinline__ void write_ties(const Row& row, const OfRow& maxima, 
   if (maxima.part_line != ~0u && maxima.part_line) put(maxima.part_line, ties_of_part(maxima.part_line), before);
 }
 
-// Another cut, that about `want` elements would reach, and a key that few have above it: of every thread a maximum that may be the
-// k-th's is drawn, and these are looked at as for a guess, those of all warps mixed. Elements of a line may be taken to be alike, so that
-// each maximum stands for as many. The cut is at least the range's bottom, or 0 where there are no such maxima. Has barriers of the
-// cluster.
-__device__ __forceinline__ Guess sampled_cut(const OfRow& maxima, Exchange& exchange, const Range& range, unsigned want, bool alike) {
-  constexpr int COUNT = OfRow::COUNT;
-  cluster_arrive();  // waited for with the guess
-  unsigned chosen = 0;
-#pragma unroll
-  for (int i = 0; i < COUNT; i++) chosen |= unsigned(maxima.key(i) >= max(range.bottom, Key(1)) && maxima.key(i) <= range.top) << i;
-  unsigned drawn = chosen;
-#pragma unroll 1
-  for (unsigned i = (threadIdx.x * 40503 & 0xFFFF) * __popc(chosen) >> 16; i; i--) drawn &= drawn - 1;
-  drawn &= ~drawn + 1;  // the first of them
-  Key key = 0;
-#pragma unroll
-  for (int i = 0; i < COUNT; i++) key = max(key, drawn >> i & 1 ? maxima.key(i) : Key(0));
-  exchange.maxima[threadIdx.x % WARPS][threadIdx.x / WARPS] = key;
-  const unsigned own = __reduce_add_sync(~0u, __popc(chosen));
-  if (lane_of() == 0) exchange.ties[warp_of()] = own;
-  const float some = __syncthreads_count(chosen != 0);
-  const unsigned all = BLOCKS * __reduce_add_sync(~0u, lane_of() < WARPS ? exchange.ties[lane_of() % WARPS] : 0);
-  const float elements = alike ? 1 : fmaxf(__fdividef(float(range.within), float(max(all, 1u))), 1);  // of a maximum
-  const float part = fminf(__fdividef(float(want - range.above), float(range.within)), 0.9999f);
-  const float lanes = __fdividef(some, float(WARPS)) * (1 - exp2f(log2f(1 - part) * elements));  // of a warp that reach it
-  const unsigned in_block = lanes < 1 ? unsigned(WARPS * (1 - exp2f(32 * log2f(1 - lanes / 32))) + 0.5f) : WARPS / 2;
-  return guess_from(exchange, exchange.maxima[warp_of()][lane_of()], {min(max(unsigned(lanes + 0.5f), 1u), 32u), max(in_block, 1u)});
-}
-
 // Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster.
 template <class Answers>
 __device__ __forceinline__ void select_best(const Row& row, unsigned k, bool smallest, Memory memory, const Answers& answers) {
   OfRow maxima;
   read_maxima(row, smallest, maxima, [&] { clear_memory(memory); });
   const Guess guess = guess_cut(maxima, memory.exchange, k, row);
-  Range range = {0, ONES, 0, row.cols};
-  Key cut = guess.cut, top = guess.top;
-  unsigned count, round = 0;
+  Range range = {0, ONES, 0, guess.top, 0, 1};
+  Key cut = guess.cut;
+  unsigned count;
   bool ties = false;
 #pragma unroll 1
-  for (;;) {
-    count = list_reaching(row, maxima, memory.list, memory.lines, memory.exchange, cut, round++);
-    if (count >= k && count <= CAPACITY) break;
-    if (count >= k) range.bottom = cut, range.within = count - range.above;
-    else range.top = cut - 1, range.within -= count - range.above, range.above = count;
-    if (range.bottom == range.top) {
-      write_ties(row, maxima, memory.exchange, range.top, k - range.above, range.above, answers);
-      cut = range.top + 1, count = range.above, ties = true;
-      if (count) list_reaching(row, maxima, memory.list, memory.lines, memory.exchange, cut, round);
-      break;
+  for (unsigned round = 0;; round++) {
+    count = list_reaching(row, maxima, memory.list, memory.lines, memory.exchange, cut, round);
+    const bool enough = count >= k;
+    if (enough && count <= CAPACITY) break;
+    if (enough) range.bottom = cut, range.reached = count;
+    else range.top = cut - 1, range.above = count;
+    if (range.bottom < range.top) {
+      if (round == 0 && enough) cut++;  // perhaps most were ties
+      else if (round % 8 == 7) cut = range.middle();
+      else cut = another_cut(maxima, memory.exchange, range, (k + CAPACITY) / 2);
+      if (range.bottom < range.top) continue;
     }
-    if (round == 1 && count >= k) {
-      cut = range.bottom + 1;  // perhaps most were ties
-    } else if (round > 4 && round % 4 == 1) {
-      cut = range.middle();
-    } else {
-      const unsigned aim = (k + CAPACITY) / 2;
-      Guess sampled = {};
-      if (round % 4) sampled = sampled_cut(maxima, memory.exchange, range, aim, round % 4 == 3);
-      top = max(top, sampled.top), cut = sampled.cut;
-      if (cut == 0 || cut < range.bottom) cut = range.between(aim, top);
-      else if (cut == range.bottom) cut++;  // ties, perhaps
-    }
+    write_ties(row, maxima, memory.exchange, range.top, k - range.above, range.above, answers);
+    count = range.above, ties = true;
+    if (enough && count) list_reaching(row, maxima, memory.list, memory.lines, memory.exchange, range.top + 1, round + 1);
+    break;
   }
   cluster_arrive();  // after the first block's memory was read
   if (block_of() == 0 && count > 0) {
     Held held = hold(memory.list, count);
-    const Even even = cut > 1 && !ties ? even_between(top, cut, row.cols, row.order)
-                                       : even_intervals(memory.list, held, count, row.cols, row.order);
+    const bool known = cut > 1 && !ties && guess.top < least_special(row.order);
+    const Even even = known ? even_between(guess.top, cut, row.cols, row.order)
+                            : even_intervals(memory.list, held, count, row.cols, row.order);
     rank_held(memory.list, held, count, min(count, k), even,
               [&](unsigned rank, Key key, unsigned column) { answers.put(rank, key, column); });
   }

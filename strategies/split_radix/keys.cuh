@@ -63,6 +63,9 @@ __device__ __forceinline__ Element element_of(Key key, Order order) {
   return Element(FLOAT ? key ^ (key & SIGN ? SIGN : ONES) : key);
 }
 
+// Keys of infinity and of NaN, where they are the best, are no less; no others are, but of integers the largest.
+__device__ __forceinline__ Key least_special(Order order) { return FLOAT ? SIGN | infinity_of(order) : ONES; }
+
 __device__ __forceinline__ bool is_nan(Key key, Order order) { return FLOAT && (key ^ order.turn) == ONES; }
 
 // Whether a key tells the bits of its element: all NaN have one, and zeros where -0 counts as +0.

@@ -83,12 +83,6 @@ __device__ __forceinline__ void clear_list(List& list) {
   __syncthreads();
 }
 
-__device__ __forceinline__ List make_list(unsigned char* dynamic, Counters* counters) {
-  List list = list_of(dynamic, counters);
-  clear_list(list);
-  return list;
-}
-
 // The sum over the lanes up to this one, and over all.
 __device__ __forceinline__ unsigned scan_lanes(unsigned value, unsigned& all) {
   unsigned upto = value;
@@ -106,13 +100,6 @@ __device__ __forceinline__ unsigned reserve(List& list, unsigned count) {
   unsigned all, upto = scan_lanes(count, all), start = 0;
   if (lane_of() == 0) start = atomicAdd(&list.counters->count, all);
   return __shfl_sync(~0u, start, 0) + upto - count;
-}
-
-// Store an entry of this lane alone if the cut chooses it. Entries without room are counted, too.
-__device__ __forceinline__ void store(List& list, Key key, unsigned column, Cut cut) {
-  if (!chosen(key, column, cut)) return;
-  unsigned slot = atomicAdd(&list.counters->count, 1u);
-  if (slot < CAPACITY) list.keys[slot] = key, list.columns[slot] = column;
 }
 
 // Forget all entries; between barriers of the caller's.

@@ -4,12 +4,15 @@
 // entries of the list itself.
 //
 // Compile-time: ITEMS (entries of a thread; lists of more than ITEMS * THREADS are not ordered), BOTH_SIGNS (whether lists
-// often hold floats of both signs).
+// often hold floats of both signs), APART (whether NaN, or infinities, have intervals of their own; 0 by default).
 #pragma once
 #include "selection.cuh"
 
 #ifndef BOTH_SIGNS
 #define BOTH_SIGNS 0
+#endif
+#ifndef APART
+#define APART 0
 #endif
 
 constexpr unsigned CROWD = 64;  // entries of an interval above which ranking within it takes too long
@@ -39,7 +42,8 @@ struct Held {
   unsigned before[(ITEMS + 1) / 2];  // 16 bits each: entries of the same interval that were counted before
 };
 
-// Evenly wide intervals of keys; where there are fewer keys than intervals, of columns as well.
+// Evenly wide intervals of keys; where there are fewer keys than intervals, of columns as well. Keys above the most are few, or
+// one that has the first half of the intervals, by columns.
 struct Even {
   Key most;
   int shift;         // of keys
@@ -48,35 +52,42 @@ struct Even {
   float number;      // of the most
   float scale;       // intervals of a number, or 0 where they are of keys
   Order order;
+  unsigned begin;    // of the most's interval
+  int above_shift;   // of columns above it
 
   __device__ __forceinline__ unsigned interval(Key key, unsigned column) const {
-    if (key > most) return 0;
+    const unsigned first = APART ? begin : 0;
+    if (key > most) return APART ? column >> above_shift : 0;
 #if BOTH_SIGNS
-    if (scale > 0) return min(unsigned(fabsf(number - number_of(element_of(key, order), order)) * scale), INTERVALS - 1);
+    if (scale > 0) {
+      const float below = fabsf(number - number_of(element_of(key, order), order));
+      return first + min(unsigned(below * scale), INTERVALS - 1 - first);
+    }
 #endif
-    return (unsigned((most - key) >> shift) << own) + (column >> column_shift);
+    return first + (unsigned((most - key) >> shift) << own) + (column >> column_shift);
   }
 };
 
-// Of keys from `least` on and `cols` columns; above `most` are few.
-__device__ __forceinline__ Even even_between(Key most, Key least, unsigned cols, Order order) {
-  const int bits = most > least ? bits_of(Key(most - least)) : 0, left = INTERVAL_BITS - bits;
+// Of keys from `least` on and `cols` columns; above `most` are few, or where it is `half`, they have half of the intervals.
+__device__ __forceinline__ Even even_between(Key most, Key least, unsigned cols, Order order, bool half = false) {
+  const int bits = most > least ? bits_of(Key(most - least)) : 0, room = INTERVAL_BITS - half, left = room - bits;
   const int own = left > 0 ? left : 0, column_bits = bits_of(cols - 1);
-  Even even = {most, left < 0 ? -left : 0, own, column_bits > own ? column_bits - own : 0, 0, 0, order};
+  const unsigned begin = half ? INTERVALS / 2 : 0;
+  const int above_shift = !half ? 31 : column_bits > room ? column_bits - room : 0;
+  Even even = {most, left < 0 ? -left : 0, own, column_bits > own ? column_bits - own : 0, 0, 0, order, begin, above_shift};
 #if BOTH_SIGNS
   if ((most ^ least) & SIGN) {
     even.number = number_of(element_of(most, order), order);
     const float width = fabsf(even.number - number_of(element_of(least, order), order));
-    if (width < 1e38f && width > 1e-30f) even.scale = (INTERVALS - 1) / width;  // no NaN, no infinity
+    if (width < 1e38f && width > 1e-30f) even.scale = (INTERVALS - 1 - begin) / width;  // no NaN, no infinity
   }
 #endif
   return even;
 }
 
-// Over the list's `count` entries, at least one; has a barrier.
+// Over the list's `count` entries, at least one; has barriers.
 __device__ __forceinline__ Even even_intervals(const List& list, const Held& held, unsigned count, unsigned cols,
                                                Order order) {
-  Counters& counters = *list.counters;
   Key most = 0, least = 0;  // the least as its complement, so that both are largest
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
@@ -84,11 +95,22 @@ __device__ __forceinline__ Even even_intervals(const List& list, const Held& hel
     most = max(most, held.keys[i]), least = max(least, Key(~held.keys[i]));
   }
   most = largest_of_lanes(most), least = largest_of_lanes(least);
-  if (lane_of() == 0) counters.keys[0][warp_of()] = most, counters.keys[1][warp_of()] = least;
+  auto& keys = list.counters->keys;
+  if (lane_of() == 0) keys[0][warp_of()] = most, keys[1][warp_of()] = least;
   __syncthreads();
   const int warp = lane_of() < WARPS ? lane_of() : 0;
-  most = largest_of_lanes(counters.keys[0][warp]), least = ~largest_of_lanes(counters.keys[1][warp]);
-  return even_between(most, least, cols, order);
+  most = largest_of_lanes(keys[0][warp]), least = ~largest_of_lanes(keys[1][warp]);
+  if (!APART || !FLOAT || most < least_special(order)) return even_between(most, least, cols, order);
+  Key next = least;  // NaN, or infinities, are far from all others
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++)
+    if (i * THREADS + threadIdx.x < count && held.keys[i] < most) next = max(next, held.keys[i]);
+  next = largest_of_lanes(next);
+  __syncthreads();
+  if (lane_of() == 0) keys[0][warp_of()] = next;
+  __syncthreads();
+  next = largest_of_lanes(keys[0][warp]);
+  return even_between(next, least, cols, order, next < most);
 }
 
 // Intervals between entries, the best first.

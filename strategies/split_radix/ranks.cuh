@@ -30,8 +30,6 @@ struct Classes {
   }
 };
 
-__device__ __forceinline__ Key least_special(Order order) { return FLOAT ? SIGN | infinity_of(order) : ONES; }
-
 // Over the list's `count` entries; where counters of digits were: these are of no more use. Has barriers.
 __device__ __forceinline__ Classes classes_of(const List& list, unsigned count, Key tie, Order order) {
   Class* each = reinterpret_cast<Class*>(list.counters->bins);

@@ -1,4 +1,4 @@
-// Radix selection in the list: the cut that chooses a number of entries, and what it chooses.
+// Radix selection in the list: the cut that chooses a number of entries.
 #pragma once
 #include "list.cuh"
 
@@ -103,43 +103,5 @@ __device__ __forceinline__ Cut narrow_entries(List& list, unsigned count, unsign
     word = ~list.columns[i];
     return list.keys[i] == tie;
   });
-  return cut;
-}
-
-// The cut that chooses exactly `want` of more entries.
-__device__ __forceinline__ Cut cut_list(List& list, unsigned count, unsigned want) {
-  const Key first = list.keys[0];
-  return narrow_entries(list, count, want, 0, first, differing_bits(list, count, first));
-}
-
-// Call `put(slot, key, column)` for every entry that the cut chooses, in the order of the list. Slots are never behind
-// the entry's own, and all entries up to it were read, so that `put` may write to the list itself.
-template <class Put>
-__device__ __forceinline__ void keep(List& list, unsigned count, Cut cut, Put put) {
-  unsigned kept = 0, turn = 0;
-  for (unsigned base = 0; base < count; base += THREADS, turn ^= 1) {
-    unsigned i = base + threadIdx.x, column = 0;
-    Key key = 0;
-    if (i < count) key = list.keys[i], column = list.columns[i];
-    bool stays = i < count && chosen(key, column, cut);
-    unsigned votes = __ballot_sync(~0u, stays), all;
-    if (lane_of() == 0) list.counters->totals[turn][warp_of()] = __popc(votes);
-    __syncthreads();
-    unsigned own = lane_of() < WARPS ? list.counters->totals[turn][lane_of()] : 0;
-    unsigned upto = scan_lanes(own, all);
-    unsigned slot = kept + __shfl_sync(~0u, upto - own, warp_of()) + __popc(votes & ((1u << lane_of()) - 1));
-    if (stays) put(slot, key, column);
-    kept += all;
-  }
-}
-
-// Keep the best `want` of the list's `count` entries in its first places; ends with a barrier.
-__device__ __forceinline__ Cut tighten(List& list, unsigned count, unsigned want) {
-  Cut cut = cut_list(list, count, want);
-  keep(list, count, cut, [&](unsigned slot, Key key, unsigned column) {
-    list.keys[slot] = key, list.columns[slot] = column;
-  });
-  if (threadIdx.x == 0) list.counters->count = want;
-  __syncthreads();
   return cut;
 }

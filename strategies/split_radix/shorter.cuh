@@ -3,30 +3,12 @@
 // keeps too many all the same, digits tell.
 #pragma once
 #include "selection.cuh"
+#include "steps.cuh"
 
 constexpr unsigned STEPS = 2 * BINS;                  // of keys beyond the cut's, the best first; of columns of its ties
-constexpr int STEP_BITS = ELEMENT_BYTES == 8 ? 2 : 3;  // steps are as many to a power of two
 constexpr int STEPS_BITS = 9;
 constexpr int KEPT_AT_ONCE = ELEMENT_BYTES == 8 ? 4 : 8;  // entries of a thread
-static_assert(STEPS == 1 << STEPS_BITS, "");
-
-__device__ __forceinline__ int top_bit_of(unsigned word) { return 31 - __clz(word); }
-__device__ __forceinline__ int top_bit_of(unsigned long long word) { return 63 - __clzll(word); }
-
-// Which step a distance is in; step 0 is 0 alone.
-template <class Word> __device__ __forceinline__ unsigned step_of(Word distance) {
-  const int shift = max(top_bit_of(distance) - STEP_BITS, 0);
-  return (unsigned(shift) << STEP_BITS) + unsigned(distance >> shift);
-}
-
-// The least distance of a step.
-template <class Word> __device__ __forceinline__ Word least_of(unsigned step) {
-  constexpr unsigned EACH_POWER = 1u << STEP_BITS;
-  return step < 2 * EACH_POWER ? Word(step) : Word(step % EACH_POWER + EACH_POWER) << (step / EACH_POWER - 1);
-}
-
-// How many distances, to a power of two.
-__device__ __forceinline__ int bits_of_step(unsigned step) { return max(int(step >> STEP_BITS) - 1, 0); }
+static_assert(STEPS == 1 << STEPS_BITS && BINS == MOST_STEPS, "");
 
 // One step in as many equal ones.
 struct Fine {

@@ -182,6 +182,7 @@ def _source(config: StreamMaximaConfig, kind: str) -> CudaSource:
         "LISTED": capacity + LISTED,
         "INTERVALS": min(capacity, MOST_INTERVALS),
         "ITEMS": max(1, min(MOST_ITEMS, capacity // config.threads)),
+        "APART": True,
         "RESIDENT": config.resident,
     }
     return CudaSource(

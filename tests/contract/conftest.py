@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.emulator.sequences import Sequences
+
 
 @pytest.fixture(scope="session")
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -18,6 +20,12 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cache_dir(shared_cache: Path) -> Path:
     """One folder for all tests here."""
     return shared_cache
+
+
+@pytest.fixture(scope="module")
+def sequences(emulated_kernels: Path) -> Sequences:
+    """Kernels of a file's tests, in the emulator."""
+    return Sequences(emulated_kernels)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from autotopk.device import H100
+from autotopk.kernel import scalars
 from autotopk.problem import Problem
 from autotopk.program import KernelProgram
 from autotopk.strategy import Config, Strategy
@@ -45,3 +46,14 @@ def answer(
 def problem_of(case: Case, x: Tensor, *, indices_only: bool = False) -> Problem:
     """The problem that dispatch would make of the case on a GPU."""
     return replace(case.problem(x, "cuda"), answer="indices" if indices_only else "pairs")
+
+
+def barriers(sequences: Sequences, strategy: Strategy, config: Config, x: Tensor, k: int) -> int:
+    """That a kernel takes for a row, in order."""
+    problem = Problem.contiguous(1, x.shape[1], k, str(x.dtype).removeprefix("torch."))
+    program = strategy.program(config, problem, H100)
+    assert isinstance(program, KernelProgram)
+    (launch,) = program.launches
+    outputs = {"values": torch.empty(1, k, dtype=x.dtype), "indices": torch.empty(1, k, dtype=torch.int64)}
+    blocks = launch.blocks(problem)
+    return sequences.emulator(launch.source)(blocks, {**scalars(problem), "x": x, **outputs}).barriers

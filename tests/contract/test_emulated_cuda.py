@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
-from pathlib import Path
 
 import pytest
 import torch
@@ -65,11 +64,6 @@ ASKED = [
     for dtype in DTYPE_BYTES
     if any(cheapest(strategy, Problem.contiguous(*size, dtype, sorted=False)) for size in SIZES)
 ]
-
-
-@pytest.fixture(scope="module")
-def sequences(emulated_kernels: Path) -> Sequences:
-    return Sequences(emulated_kernels)
 
 
 def cases(dtype: str) -> Iterator[Case]:

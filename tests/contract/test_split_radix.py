@@ -51,11 +51,6 @@ KINDS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def sequences(emulated_kernels: Path) -> Sequences:
-    return Sequences(emulated_kernels)
-
-
 def cases(kind: Kind) -> Iterator[Case]:
     layouts, orders = itertools.cycle(LAYOUTS), itertools.cycle(ORDERS)
     most = kind.config.capacity // 2

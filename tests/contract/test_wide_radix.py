@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -45,11 +44,6 @@ class Kind:
 
 
 KINDS = [Kind(dtype, config) for dtype in DTYPE_BYTES for config in (SPLIT, WHOLE)]
-
-
-@pytest.fixture(scope="module")
-def sequences(emulated_kernels: Path) -> Sequences:
-    return Sequences(emulated_kernels)
 
 
 def cases(kind: Kind) -> Iterator[Case]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -49,11 +48,6 @@ CONFIGS: dict[str, list[Config]] = {
 
 MOST_LINES_ALONE = {"load_maxima": MOST_HELD, "cluster_lists": MOST_ALONE, "split_radix": HELD}
 """Of a thread, of windows that a block's registers hold whole."""
-
-
-@pytest.fixture(scope="module")
-def sequences(emulated_kernels: Path) -> Sequences:
-    return Sequences(emulated_kernels)
 
 
 @dataclass(frozen=True)
