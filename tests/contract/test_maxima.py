@@ -60,3 +60,11 @@ def test_cuts_by_maxima_are_found_soon(
     strategy, cols, k = registry.get(family), config.room // 4, 60
     random, its = (inputs.make(one, 1, cols, k, torch.float32, "cpu") for one in ("random", name))
     assert barriers(sequences, strategy, config, its, k) <= times * barriers(sequences, strategy, config, random, k)
+
+
+def test_nan_beside_others_are_no_crowd(sequences: Sequences) -> None:
+    """They have intervals of their own; to put a crowd in order takes barriers more."""
+    strategy, config, k = registry.get("load_maxima"), LoadMaximaConfig(1, 256, 16, 1024), 256
+    random, few = (inputs.make(name, 1, 16384, k, torch.float32, "cpu") for name in ("random", "few_nan"))
+    more = 4  # once for extremes without a guess, and twice for those without NaN
+    assert barriers(sequences, strategy, config, few, k) <= barriers(sequences, strategy, config, random, k) + more
