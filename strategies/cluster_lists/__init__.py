@@ -302,10 +302,8 @@ def shared_bytes(config: ClusterListsConfig, itemsize: int, *, windows: bool) ->
     chunks = 16 * config.blocks * ((config.lines * warps + 8) // 8)
     signals = 96  # and what alignment takes
     told = config.blocks * (100 + 3 * key) + warps * (36 + key) + signals
-    spread = (
-        1056 + 12 * config.blocks + 8 * warps if _owns(config, itemsize) else 0
-    )  # entries that are drawn, and what is told of ranges
-    return lists + chunks + told + spread
+    drawn = 1056 + 12 * config.blocks + 8 * warps  # entries that tell splitters, and what is told of ranges
+    return lists + chunks + told + (drawn if _owns(config, itemsize) else 0)
 
 
 strategy = ClusterLists()

@@ -219,6 +219,11 @@ def at(x: Tensor, indices: Tensor) -> Tensor:
     return x.view(INTEGERS[x.element_size()]).gather(1, indices).view(x.dtype)
 
 
+def best_columns(x: Tensor, k: int, *, largest: bool = True) -> Tensor:
+    """(rows, k) columns of the best, in order, equal elements by their columns, as `stable` answers have them."""
+    return x.sort(dim=1, descending=largest, stable=True).indices[:, :k]
+
+
 def fill(x: Tensor, patterns: list[int], seed: int) -> Tensor:
     """Overwrite `x` with elements of these bits, chosen at random, and return it."""
     integer = INTEGERS[x.element_size()]

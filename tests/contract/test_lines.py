@@ -18,7 +18,7 @@ from autotopk.strategies.cluster_lists import ClusterListsConfig
 from autotopk.strategies.load_maxima import LoadMaximaConfig
 from autotopk.strategies.stream_maxima import StreamMaximaConfig
 from autotopk.strategy import Strategy
-from tests.contract.cases import LAYOUTS, ORDERS, Case
+from tests.contract.cases import LAYOUTS, ORDERS, Case, best_columns
 from tests.contract.drawn import draw_values
 from tests.contract.emulated import answer
 from tests.emulator.sequences import Sequences
@@ -142,7 +142,7 @@ def test_stable(kind: Kind, largest: bool, sequences: Sequences) -> None:
         case = Case(2, kind.room - 3, 30, kind.dtype, name, largest, layout="padded")
         x = case.input("cpu")
         _, indices = answer(sequences, kind.strategy, kind.config, case, x, seed=seed)
-        assert torch.equal(indices, x.sort(dim=1, descending=largest, stable=True).indices[:, :30]), name
+        assert torch.equal(indices, best_columns(x, 30, largest=largest)), name
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if getattr(kind.config, "blocks", 1) > 1], ids=str)
@@ -171,4 +171,4 @@ def test_many_of_the_best_are_equal(kind: Kind, sequences: Sequences) -> None:
         equals = torch.randperm(cols, generator=torch.Generator().manual_seed(seed))[: k // 2]
         x[0, equals] = x.max() if seed else x.median()
         _, indices = answer(sequences, kind.strategy, kind.config, case, x, seed=seed)
-        assert torch.equal(indices, x.sort(dim=1, descending=True, stable=True).indices[:, :k])
+        assert torch.equal(indices, best_columns(x, k))
