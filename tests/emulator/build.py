@@ -104,11 +104,10 @@ def _compile(arguments: list[str], output: Path) -> None:
         made.replace(output)
 
 
-def line_of(library: Path, offset: int) -> int | None:
-    """The line of the kernel's text at an address of its code, of the innermost function that the text holds."""
+def lines_of(library: Path, offset: int) -> list[int]:
+    """Lines of the kernel's text at an address of its code, of the innermost function that the text holds first."""
     if shutil.which("addr2line") is None:
-        return None
+        return []
     command = ["addr2line", "-i", "-e", str(library), hex(offset - 1)]  # the call, not what follows it
     answer = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    found = re.search(rf"{re.escape(FILE)}:(\d+)", answer)
-    return int(found[1]) if found else None
+    return [int(number) for number in re.findall(rf"{re.escape(FILE)}:(\d+)", answer)]

@@ -153,8 +153,12 @@ class Emulator:
         """The message with lines of the text in place of addresses of code."""
 
         def line(match: re.Match[str]) -> str:
-            number = build.line_of(self._path, int(match[1], 16))
-            return f"at line {number} ({self._lines[number - 1].strip()})" if number else "somewhere"
+            numbers = build.lines_of(self._path, int(match[1], 16))
+            lines = [(number, self._lines[number - 1].strip()) for number in numbers]
+            told = [
+                (number, text) for number, text in lines if not text.startswith("asm")
+            ]  # who calls assembly tells more
+            return "at line {} ({})".format(*(told or lines)[0]) if lines else "somewhere"
 
         return re.sub(r"@\{([0-9a-f]+)\}", line, message)
 

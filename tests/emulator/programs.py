@@ -11,6 +11,8 @@ from autotopk.kernel import Parameter
 from tests.emulator.emulator import Emulator
 
 PARAMETERS = (Parameter("x", "pointer"), Parameter("values", "pointer"), Parameter("n", "int32"))
+SIGNALS = "#define BLOCKS 4\n" + Path("strategies/cluster_lists/signals.cuh").read_text()
+"""Text ahead of kernels that send."""
 
 
 @dataclass(frozen=True)

@@ -76,9 +76,14 @@ enum simt_type { SIMT_I32, SIMT_U32, SIMT_I64, SIMT_U64, SIMT_F32, SIMT_F64, SIM
 // The old value, as bits.
 uint64_t simt_atomic_access(simt_atomic operation, simt_type type, void* address, uint64_t operand, uint64_t compare);
 
-// st.async: a write that a signal counts, after which it is ordered for whoever has waited for that.
+// Signals, which are mbarriers for one phase: told once how many bytes to expect, they count those that are sent.
+void simt_begin_signal(void* signal);
+void simt_expect(void* signal, unsigned bytes);
+bool simt_passed(const void* signal);  // whether all of them have arrived
+
+// st.async, and copies of shared memory: bytes that arrive, and are counted, at any time until somebody waits for the signal.
 void simt_send(void* place, uint64_t bits, unsigned bytes, void* signal);
-void simt_passed(const void* signal);
+void simt_send_bytes(void* place, const void* from, unsigned bytes, void* signal);
 
 // cp.async: the bytes arrive no sooner than the program waits for them.
 void simt_copy_async(void* shared, const void* global, unsigned bytes, bool fill_with_zeros);

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.emulator.emulator import EmulatorError
-from tests.emulator.programs import Programs, launch
+from tests.emulator.programs import SIGNALS, Programs, launch
 
 RACE = r"race on shared words|which nobody wrote"
 X = torch.arange(64, dtype=torch.int32)
@@ -270,6 +270,163 @@ def test_copies_that_nobody_waits_for(programs: Programs) -> None:
     """
     with pytest.raises(EmulatorError, match="reads byte 0 of shared words, which nobody wrote"):
         launch(programs.emulator(body), torch.arange(128, dtype=torch.int32))
+
+
+SENDING = """
+__shared__ __align__(16) unsigned words[4];
+__shared__ __align__(16) unsigned own[4];
+__shared__ Signal signal;
+__shared__ Signal other;
+auto cluster = cooperative_groups::this_cluster();
+unsigned t = threadIdx.x, rank = cluster.block_rank(), peer = 1 - rank;
+auto words_of = [](auto* address) { return reinterpret_cast<unsigned*>(address); };
+for (unsigned i = t; i < 4; i += blockDim.x) words[i] = 5, own[i] = 7;
+before_copies();
+if (t == 0) begin_signal(&signal), begin_signal(&other);
+if (t == 0) expect(&signal, BYTES), expect(&other, 16);
+cluster.sync();
+"""
+"""Two blocks, each with a signal that is to be sent BYTES, and another."""
+
+SIGNAL_FAULTS = {
+    "a barrier in place of waiting": (
+        "if (t == 0) send(words, 1u, &signal, peer); cluster.sync();",
+        r"exits before it has waited for what thread 0 of block \d sends, at line \d+ \(if \(t == 0\) send",
+    ),
+    "another signal that is waited for": (
+        "if (t < 4) send(words + t, 1u, &other, peer); if (t == 0) send(own, 1u, &signal, peer); wait_for(&other);",
+        r"exits before it has waited for what|after that block exited",
+    ),
+    "less than is waited for": (
+        "if (t < 2) send(words + t, 1u, &signal, peer); wait_for(&signal); cluster.sync();",
+        r"makes it 8 bytes that are sent to a signal which expects 4",
+    ),
+    "a receiver that exits first": (
+        "if (peer) return; for (int i = 0; i < 9; i++) __nanosleep(1); if (t == 0) send(words, 1u, &signal, peer);",
+        r"exits before it has waited for|after that block exited",
+    ),
+    "a source that exits first": (
+        "if (t == 0 && peer) send_copy(words, own, 16, &other, peer); if (!peer) wait_for(&other);",
+        r"block 0 may exit before what it sends is copied .*send_copy.*: no cluster barrier after block 1 has waited",
+    ),
+    "a source that is written too soon": (
+        "if (t == 0) send_copy(words, own, 16, &other, peer); __syncwarp(); if (t == 1) own[0] = 1; wait_for(&other);",
+        r"race on shared own, byte 0: thread 0 .* reads it.*writes it.*with no wait for the signal that counts it",
+    ),
+    "a store to a signal": (
+        "if (t == 1) words_of(&signal)[1] = 0;",
+        r"thread 1 of block \d writes byte 4 of shared signal, where a signal lies",
+    ),
+    "an atomic on a signal": (
+        "if (t == 1) atomicAdd(words_of(&signal), 1u);",
+        r"atomically updates .*where a signal lies",
+    ),
+    "many bytes on a signal": ("if (t == 1) memset(&signal, 0, 8);", r"writes byte 0 .*where a signal lies"),
+    "a store to the signal of another block": (
+        "if (t == 0) *cluster.map_shared_rank(words_of(&signal), peer) = 0; cluster.sync();",
+        r"writes byte 0 of shared signal, where a signal lies",
+    ),
+    "what is sent to a signal": (
+        "if (t == 0) send(words_of(&signal), 1u, &signal, peer); wait_for(&signal);",
+        r"writes byte 0 of shared signal, where a signal lies",
+    ),
+    "a store to a signal that was waited for": (
+        "if (t == 0) send(words, 1u, &signal, peer); wait_for(&signal); cluster.sync(); words_of(&signal)[t % 2] = 0;",
+        r"where a signal lies",
+    ),
+    "a signal where one lies": ("if (t == 0) begin_signal(&signal);", r"thread 0 .* begins a signal where one lies"),
+    "a signal that is told twice": ("if (t == 0) expect(&signal, 4);", r"tells a signal once more how much to expect"),
+    "a signal that nobody began": (
+        "if (t == 0) send(words, 1u, reinterpret_cast<Signal*>(own), peer);",
+        r"uses a signal that nobody began",
+    ),
+    "a read behind a barrier": (
+        "if (t == 0) send(words, 1u, &signal, peer); cluster.sync(); values[t] = words[0]; wait_for(&signal);",
+        r"race on shared words, byte 0: .* writes it.* reads it.*with no wait for the signal that counts it",
+    ),
+    "a read by the sender": (
+        "if (t == 0) { send(words, 1u, &signal, rank); values[0] = words[0]; } wait_for(&signal);",
+        r"race on shared words, byte 0: .* writes it.* reads it.*with no wait for the signal that counts it",
+    ),
+}
+"""By what is wrong: what follows `SENDING` for 4 bytes, and what the report says."""
+
+
+@pytest.mark.parametrize(("body", "message"), SIGNAL_FAULTS.values(), ids=SIGNAL_FAULTS)
+def test_faults_of_signals(programs: Programs, body: str, message: str) -> None:
+    emulator = programs.emulator(SENDING.replace("BYTES", "4") + body, before=SIGNALS, cluster=2)
+    for seed, preempt in [(0, 0), (1, 1), (2, 1), (3, 5)]:
+        with pytest.raises(EmulatorError, match=message):
+            launch(emulator, grid=2, seed=seed, preempt=preempt)
+
+
+def test_signals_may_be_sent_nothing(programs: Programs) -> None:
+    right = "if (t == 0) send(words, 1u, &signal, peer); wait_for(&signal); values[t] = words[0];"
+    emulator = programs.emulator(SENDING.replace("BYTES", "4") + right, before=SIGNALS, cluster=2)
+    for seed, preempt in [(0, 0), (1, 1), (2, 5)]:
+        assert launch(emulator, grid=2, seed=seed, preempt=preempt) == [1] * 32
+
+
+BEGINNING = """
+__shared__ unsigned word;
+__shared__ Signal signal;
+unsigned t = threadIdx.x, peer = 1 - cooperative_groups::this_cluster().block_rank();
+if (t == 0) begin_signal(&signal), expect(&signal, 4);
+BARRIER
+if (t == 1) send(&word, 1u, &signal, peer);
+wait_for(&signal);
+values[t] = word;
+"""
+
+
+def test_signals_are_begun_behind_any_barrier_of_the_cluster(programs: Programs) -> None:
+    relaxed = BEGINNING.replace("BARRIER", "tl::cluster_arrive_relaxed(); tl::cluster_wait();")
+    late = BEGINNING.replace("BARRIER", "__syncthreads();")
+    for seed, preempt in [(0, 0), (1, 1), (2, 5)]:
+        assert (
+            launch(programs.emulator(relaxed, before=SIGNALS, cluster=2), grid=2, seed=seed, preempt=preempt)
+            == [1] * 32
+        )
+        with pytest.raises(EmulatorError, match=r"uses a signal that nobody began|may not have begun"):
+            launch(programs.emulator(late, before=SIGNALS, cluster=2), grid=2, seed=seed, preempt=preempt)
+
+
+DELAYS = {
+    "a read before it arrives": ("send(words, 1u, &signal, peer); cluster.sync(); values[0] = words[0];", 5, 1),
+    "a write before it arrives": (
+        "send(words, 1u, &signal, peer); cluster.sync(); words[0] = 9; wait_for(&signal); values[0] = words[0];",
+        9,
+        1,
+    ),
+    "a copy before it arrives": (
+        "send_copy(words, own, 16, &signal, peer); cluster.sync(); values[0] = words[3];",
+        5,
+        7,
+    ),
+    "the source of a copy": (
+        "send_copy(words, own, 16, &signal, peer); own[3] = 9; wait_for(&signal); values[0] = words[3];",
+        9,
+        7,
+    ),
+}
+"""By what meets what is on its way: what follows `SENDING` for one thread, and the numbers that it may leave."""
+
+
+@pytest.mark.parametrize("preempt", [0, 1])
+@pytest.mark.parametrize(("body", "one", "other"), DELAYS.values(), ids=DELAYS)
+def test_what_is_sent_arrives_late_or_soon(programs: Programs, body: str, one: int, other: int, preempt: int) -> None:
+    """But always the same by a seed. Were races told, these were."""
+    text = SENDING.replace("BYTES", "16" if "copy" in body else "4") + body + "wait_for(&signal); cluster.sync();"
+    emulator = programs.emulator(text, before=SIGNALS, threads=1, cluster=2)
+
+    def found(seed: int) -> int:
+        return launch(emulator, size=1, grid=2, seed=seed, preempt=preempt, races=False)[0]
+
+    numbers = [found(seed) for seed in range(12)]
+    assert set(numbers) == {one, other}
+    assert numbers == [found(seed) for seed in range(12)]
+    with pytest.raises(EmulatorError, match="race on shared"):
+        launch(emulator, size=1, grid=2, preempt=preempt)
 
 
 def test_a_launch_must_wait_for_its_predecessor(programs: Programs) -> None:

@@ -3,13 +3,12 @@
 import itertools
 import random
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 
 from tests.emulator.emulator import Emulator, EmulatorError
-from tests.emulator.programs import Programs, launch
+from tests.emulator.programs import SIGNALS, Programs, launch
 
 ORDERS = [(0, 0), (1, 1), (2, 3), (3, 20)]
 """(seed, preempt)."""
@@ -300,7 +299,6 @@ def test_cluster(programs: Programs, clusters: int, seed: int, preempt: int) -> 
     assert values[blocks * threads :] == groups.sum((1, 2)).repeat_interleave(size).tolist()
 
 
-SIGNALS = "#define BLOCKS 4\n" + Path("strategies/cluster_lists/signals.cuh").read_text()
 SENT = """
 __shared__ __align__(16) unsigned words[8][4];
 __shared__ __align__(16) unsigned long long wide[8];
@@ -329,6 +327,7 @@ for (unsigned i = 0; i < size; i++) {
   for (unsigned j = 0; j < 8; j++) sum += copies[i][j];
 }
 values[blockIdx.x * blockDim.x + t] = sum;
+cluster.sync();  // whose memory is copied stays
 """
 
 
@@ -355,6 +354,15 @@ def test_what_a_signal_counts_is_to_be_waited_for(programs: Programs, wait: str,
     emulator = programs.emulator(SENT.replace("WAIT", wait), before=SIGNALS, threads=32, cluster=4)
     with pytest.raises(EmulatorError, match=message):
         launch(emulator, size=4 * 32, grid=4)
+
+
+@pytest.mark.parametrize(("seed", "preempt"), ORDERS)
+def test_one_thread_may_wait_for_a_signal(programs: Programs, seed: int, preempt: int) -> None:
+    """Where a barrier tells the others."""
+    wait = "if (t == 0) wait_for(&signal), wait_for(&later); __syncwarp();"
+    emulator = programs.emulator(SENT.replace("WAIT", wait), before=SIGNALS, threads=32, cluster=4)
+    values = launch(emulator, size=4 * 32, grid=4, seed=seed, preempt=preempt)
+    assert len(set(values)) == 4
 
 
 def test_grid_barrier(programs: Programs) -> None:

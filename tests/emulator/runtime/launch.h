@@ -3,6 +3,7 @@
 #include <link.h>
 
 #include "atomics.h"
+#include "signals.h"
 
 namespace simt {
 
@@ -13,6 +14,7 @@ inline void check_exit(Block& block) {
     grid_time = std::max(grid_time, block.threads[i].grid_time);
     phase = std::max(phase, block.threads[i].clusters_waited);
   }
+  check_signals(block, phase);
   for (const Thread& thread : state.threads) {
     uint32_t time = thread.remote_times[block.rank];
     if (thread.block == &block || thread.block->cluster != block.cluster || !time || time <= grid_time) continue;
@@ -82,6 +84,8 @@ inline void make_group(uint64_t first, uint64_t count, char* stack) {
   state.clusters.assign(count / launch.cluster, Cluster());
   state.ready.clear();
   state.ready_head = 0;
+  state.signals.clear();
+  state.on_the_way = 0;
   state.alive = state.grid_missing = static_cast<unsigned>(count * launch.threads);
   state.group_start = tick() + 1;
   for (uint64_t place = 0; place < count; place++) {

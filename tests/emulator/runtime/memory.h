@@ -11,6 +11,7 @@ namespace simt {
 constexpr uint64_t GRANULE = 1024;  // buffers in shared memory start at multiples, with at least one free between
 constexpr uint64_t SHARED_LIMIT = 227 << 10;
 constexpr uint64_t STATIC_LIMIT = 48 << 10;
+constexpr uint8_t HAS_SIGNAL = 16;  // of a word, beside which bytes were written
 
 // Shared memory of all blocks of the group, `stride` apart, its shadow, and which bytes were written.
 struct Arena {
@@ -18,7 +19,7 @@ struct Arena {
   uint64_t bytes = 0, stride = 0;
   unsigned shift = 0;
   Word* words = nullptr;
-  uint8_t* written = nullptr;  // a bit per byte, a byte per word
+  uint8_t* written = nullptr;  // a bit per byte, a byte per word; and HAS_SIGNAL
   std::vector<Shared> buffers;
   std::vector<int16_t> buffer_of;  // by granule
   uint64_t used = 0;               // of the stride
@@ -91,7 +92,7 @@ inline void* shared_buffer(const char* name, const void* key, uint64_t bytes, ui
 inline const char* verb(Kind kind) {
   static const char* const verbs[] = {"",      "reads",            "writes",            "updates",
                                       "fences", "atomically reads", "atomically writes", "atomically updates"};
-  return verbs[kind];
+  return verbs[kind & UPDATES];
 }
 
 // The nearest buffer at or below an address outside all of them, for the message.
@@ -123,20 +124,49 @@ inline void check_remote(Block& owner, uint32_t code) {
   self.remote_code[owner.rank] = code;
 }
 
+// Call `each(word, bytes)` for words and which of their bytes are meant.
+template <class Each>
+void for_words(uint64_t offset, unsigned size, Each each) {
+  for (uint64_t at = offset; at < offset + size;) {
+    unsigned first = at & 3, count = static_cast<unsigned>(std::min<uint64_t>(4 - first, offset + size - at));
+    each(at / 4, ((1u << count) - 1) << first);
+    at += count;
+  }
+}
+
+inline void deliver(Signal& signal, size_t number) {
+  std::swap(signal.on_the_way[number], signal.on_the_way.back());
+  const Delivery its = signal.on_the_way.back();
+  signal.on_the_way.pop_back();
+  state.on_the_way--;
+  memcpy(its.to, its.from ? static_cast<const void*>(its.from) : &its.bits, its.bytes);
+  for_words(offset_of(its.to), its.bytes, [](uint64_t word, unsigned bytes) { arena.written[word] |= static_cast<uint8_t>(bytes); });
+  signal.arrived += its.bytes;
+}
+
+// What was sent arrives at any time.
+inline void maybe_deliver() {
+  if (!state.on_the_way || draw() % 16) return;
+  Signal& signal = state.signals[draw() % state.signals.size()];
+  if (!signal.on_the_way.empty()) deliver(signal, draw() % signal.on_the_way.size());
+}
+
 inline void access_word(uint64_t word, unsigned bytes, const Shared& buffer, Kind kind, bool remote, uint32_t code) {
   uint64_t at = ((word * 4) & (arena.stride - 1)) - buffer.offset;
+  if (kind & WRITES && !(kind & SIGNAL) && arena.written[word] & HAS_SIGNAL)
+    accuse(code, "%s byte %lu of shared %s, where a signal lies", verb(kind), at, buffer.name);
+  Kind older;
+  const Record* record = state.launch->check_races ? race(arena.words[word], kind, bytes, remote, code, older) : nullptr;
+  if (record) {
+    Text self, other;
+    Place here, there;
+    fail("race on shared %s, byte %lu: %s %s it, %s, and %s %s it, %s, with no %s between", buffer.name, at,
+         describe(record->owner(), other), verb(older), place(record->code, there), describe(*state.current, self),
+         verb(kind), place(code, here), record->signal ? "wait for the signal that counts it" : "barrier");
+  }
   if (kind & READS && state.launch->check_uninitialised && bytes & ~arena.written[word])
     accuse(code, "%s byte %lu of shared %s, which nobody wrote", verb(kind), at, buffer.name);
-  if (kind & WRITES) arena.written[word] |= static_cast<uint8_t>(bytes);
-  if (!state.launch->check_races) return;
-  Kind older;
-  const Record* record = race(arena.words[word], kind, bytes, remote, code, older);
-  if (!record) return;
-  Text self, other;
-  Place here, there;
-  fail("race on shared %s, byte %lu: %s %s it, %s, and %s %s it, %s, with no barrier between", buffer.name, at,
-       describe(record->owner(), other), verb(older), place(record->code, there), describe(*state.current, self),
-       verb(kind), place(code, here));
+  if (kind & WRITES && !state.current->sending) arena.written[word] |= static_cast<uint8_t>(bytes);  // else on arrival
 }
 
 inline void access_shared(uint64_t offset, unsigned size, Kind kind, uint32_t code) {
@@ -148,11 +178,8 @@ inline void access_shared(uint64_t offset, unsigned size, Kind kind, uint32_t co
   Block& owner = state.blocks[offset >> arena.shift];
   bool remote = &owner != state.current->block;
   if (remote) check_remote(owner, code);
-  for (uint64_t at = offset; at < offset + size;) {
-    unsigned first = at & 3, count = static_cast<unsigned>(std::min<uint64_t>(4 - first, offset + size - at));
-    access_word(at / 4, ((1u << count) - 1) << first, buffer, kind, remote, code);
-    at += count;
-  }
+  for_words(offset, size, [&](uint64_t word, unsigned bytes) { access_word(word, bytes, buffer, kind, remote, code); });
+  maybe_deliver();
   maybe_preempt();
 }
 

@@ -70,20 +70,21 @@ uint64_t simt_atomic_access(simt_atomic operation, simt_type type, void* address
   return atomic_access(operation, type, address, operand, compare, CALLER);
 }
 
+void simt_begin_signal(void* signal) { begin_signal(signal, CALLER); }
+void simt_expect(void* signal, unsigned bytes) { expect(signal, bytes, CALLER); }
+bool simt_passed(const void* signal) { return passed(signal, CALLER); }
+
 void simt_send(void* place, uint64_t bits, unsigned bytes, void* signal) {
   check_alignment(place, bytes, WRITES, CALLER);
-  state.current->sending = static_cast<uint32_t>(offset_of(signal) / 8 + 1);
-  access(place, bytes, WRITES, CALLER);
-  memcpy(place, &bits, bytes);
-  atomic_access(SIMT_ADD, SIMT_U64, signal, bytes, 0, CALLER);
-  state.current->sending = 0;
+  send({static_cast<char*>(place), nullptr, bits, bytes}, signal, CALLER);
 }
 
-void simt_passed(const void* signal) {
-  Thread& self = *state.current;
-  unsigned at = self.signals_passed++ % SIGNALS;
-  self.signals[at] = static_cast<uint32_t>(offset_of(signal) / 8 + 1);
-  self.signal_times[at] = tick();
+void simt_send_bytes(void* place, const void* from, unsigned bytes, void* signal) {
+  check_alignment(from, 16, READS, CALLER);
+  check_alignment(place, 16, WRITES, CALLER);
+  if (!bytes || bytes % 16) accuse(CALLER, "copies %u bytes, not whole lines of 16", bytes);
+  if (!simt_is_shared(from)) accuse(CALLER, "copies what is not in shared memory");
+  send({static_cast<char*>(place), static_cast<const char*>(from), 0, bytes}, signal, CALLER);
 }
 
 void simt_copy_async(void* shared, const void* global, unsigned bytes, bool fill_with_zeros) {

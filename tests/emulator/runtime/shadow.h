@@ -15,13 +15,14 @@ enum Kind : unsigned {
   WRITES = 2,
   ATOMIC = 4,
   UPDATES = READS | WRITES | ATOMIC,
+  SIGNAL = 8,  // what is done to a signal as such
 };
 
 struct Record {
   uint32_t time = 0;
   uint32_t thread = 0;  // in the group, times 16, plus the bytes of the word
   uint32_t code = 0;
-  uint32_t signal = 0;  // that counted a write, or 0
+  uint32_t signal = 0;  // the number of the one that counts what is sent, or 0
 
   unsigned bytes() const { return thread & 15; }
   Thread& owner() const { return state.threads[thread >> 4]; }
@@ -59,17 +60,20 @@ inline bool ordered(const Thread& thread, uint32_t time, const Thread& self) {
   return thread.warp == self.warp && time <= std::max(self.warp_time, self.lane_times[thread.lane]);
 }
 
-// Whether `self` has waited for the signal that counted a write.
-inline bool signalled(const Record& record, const Thread& self) {
-  for (unsigned i = 0; i < SIGNALS; i++)
-    if (record.signal && record.signal == self.signals[i] && record.time <= self.signal_times[i]) return true;
+// Whether what was sent has arrived before what `self` does next: it has waited for that, or somebody that it met since.
+inline bool received(const Record& record, const Thread& self) {
+  const Signal& signal = state.signals[record.signal - 1];
+  if (!signal.passed) return false;
+  if (self.block == signal.block && signal.passed_times[self.number]) return true;
+  for (unsigned i = 0; i < signal.passed_times.size(); i++)
+    if (signal.passed_times[i] && ordered(signal.block->threads[i], signal.passed_times[i], self)) return true;
   return false;
 }
 
 inline const Record* unordered(const Record (&records)[2], unsigned bytes, const Thread& self) {
   for (const Record& record : records)
-    if (record.time >= state.group_start && record.bytes() & bytes && !ordered(record.owner(), record.time, self) &&
-        !signalled(record, self))
+    if (record.time >= state.group_start && record.bytes() & bytes &&
+        !(record.signal ? received(record, self) : ordered(record.owner(), record.time, self)))
       return &record;
   return nullptr;
 }

@@ -1,6 +1,7 @@
 // Everything a launch consists of: threads, blocks, clusters, and the group of blocks that live at the same time.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "../simt.h"
@@ -29,8 +30,6 @@ struct Copy {
 
 struct Block;
 
-constexpr unsigned SIGNALS = 16;  // that a thread remembers to have waited for
-
 struct Thread {
   void* stack_pointer;
   char* stack;
@@ -53,8 +52,7 @@ struct Thread {
   uint32_t meet_times[4] = {}, meets = 0;  // of the last meetings at named barriers, by their number modulo 4
   uint32_t clusters_arrived = 0, clusters_waited = 0;
   uint32_t arrive_times[4] = {};  // of the last arrivals at the cluster barrier, by their number modulo 4
-  uint32_t sending = 0;           // the signal that counts what is written now, or 0
-  uint32_t signals[SIGNALS] = {}, signal_times[SIGNALS] = {}, signals_passed = 0;  // of the last that were waited for
+  uint32_t sending = 0;           // the number of the signal that counts what is accessed now, from 1, or 0
   uint32_t remote_times[MAX_CLUSTER] = {};  // of the last access to each peer's shared memory
   uint32_t remote_code[MAX_CLUSTER] = {};
 
@@ -101,6 +99,30 @@ struct Block {
   simt_vote vote;
   int votes;
   std::vector<Warp> warps;
+};
+
+// Bytes that were sent and did not arrive yet: those of a number, or copied from shared memory when they arrive.
+struct Delivery {
+  char* to;
+  const char* from;  // null for a number's
+  uint64_t bits;
+  unsigned bytes;
+};
+
+// An mbarrier, for one phase. Its memory holds its number.
+struct Signal {
+  Block* block;
+  const Thread* beginner;
+  uint32_t begun_time, begun_phase;              // when that was, and after how many of its arrivals at the cluster barrier
+  bool told = false;                             // what it expects
+  uint64_t expected = 0, sent = 0, arrived = 0;  // bytes
+  std::vector<Delivery> on_the_way;
+  bool passed = false;                 // somebody has waited until all had arrived
+  std::vector<uint32_t> passed_times;  // when threads of the block had; 0 of those that did not wait
+  uint32_t passed_phase = ~0u;         // after which arrivals at the cluster barrier one had, the least
+  const Thread* sender = nullptr;      // the last
+  uint32_t code = 0;                   // where that sends
+  uint32_t sources = 0;                // blocks of the cluster whose memory is copied
 };
 
 // A buffer in shared memory, at the same offset in every block.
@@ -162,6 +184,9 @@ struct State {
   size_t ready_head = 0;
   unsigned alive = 0;
   unsigned grid_missing = 0;
+
+  std::deque<Signal> signals;
+  uint64_t on_the_way = 0;  // deliveries of all signals
 
   uint64_t random = 1;
   uint32_t until_preempt = 0;
