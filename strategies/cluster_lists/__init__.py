@@ -78,6 +78,12 @@ MOST_BYTES, MOST_K = 1 << 21, 2048
 LEAST_SHARED = 1 << 17
 """Bytes of a block that lists of the best 2,048 need."""
 
+MOST_HELD = 8
+"""Lines of a thread that it keeps; of more, those that reach a cut are listed and read again."""
+
+MOST_LISTED = 4096
+"""Elements of a block that reach its cut, where it needs no more."""
+
 MOST_ALONE = 4
 """Lines of a thread, of windows that one block selects from sooner than a cluster."""
 
@@ -149,7 +155,7 @@ class ClusterLists(LinesStrategy):
         """
         everything, k = -(-problem.cols * problem.itemsize // 16), problem.k
         least = tuple([_least(k, blocks) for blocks in BLOCKS])
-        return _shortlist(least, power_of_two(everything), most_at_once(problem, device), problem.itemsize, device)
+        return _shortlist(least, power_of_two(everything), most_at_once(problem, device), device)
 
     def knobs(self, problem: Problem, device: Device) -> Mapping[str, Sequence[Knob]]:
         """Clusters that run at once, or nearly, and short lists."""
@@ -184,12 +190,12 @@ class ClusterLists(LinesStrategy):
 
     def terms(self, config: ClusterListsConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.split`."""
-        own = shared_bytes(config, problem.itemsize, windows=problem.answer == WINDOWS)
+        own = shared_bytes(config)
         return split.crowded(config, own, problem, device)
 
     def fits(self, config: ClusterListsConfig, itemsize: int, device: Device) -> bool:
         """See `LinesStrategy`."""
-        return _fits(config, itemsize, device)
+        return _fits(config, device)
 
     def source(self, config: ClusterListsConfig, kind: str, *, windows: bool, ordered: bool) -> CudaSource:
         """One kernel, in order."""
@@ -208,7 +214,7 @@ def _source(config: ClusterListsConfig, kind: str, *, windows: bool) -> CudaSour
         "CAPACITY": config.capacity,
         "INTERVALS": _intervals(config),
         "ITEMS": max(1, min(MOST_ITEMS, config.capacity // config.threads)),
-        "LISTED": _listed(config, element_bytes, windows=windows),
+        "LISTED": _listed(config),
         **({"HELD": min(config.lines, MOST_ALONE)} if windows else {}),
         "RESIDENT": config.resident,
     }
@@ -217,7 +223,7 @@ def _source(config: ClusterListsConfig, kind: str, *, windows: bool) -> CudaSour
         constants=tuple(constants.items()),
         parameters=parameters(windows),
         threads=config.threads,
-        shared_bytes=shared_bytes(config, element_bytes, windows=windows),
+        shared_bytes=shared_bytes(config),
         symbol=f"autotopk_cluster_lists_{'windows_' if windows else ''}{kind}",
         cluster=config.blocks,
         code_dependencies=("autotopk.strategies._lines", "autotopk.strategies.split_radix"),
@@ -226,7 +232,7 @@ def _source(config: ClusterListsConfig, kind: str, *, windows: bool) -> CudaSour
 
 @lru_cache(1 << 12)  # a call where nothing was tuned meets few of them
 def _shortlist(
-    least: tuple[int, ...], everything: int, most_blocks: int, itemsize: int, device: Device
+    least: tuple[int, ...], everything: int, most_blocks: int, device: Device
 ) -> tuple[ClusterListsConfig, ...]:
     """For the least capacities of `BLOCKS`, lines of a row (a power of two), and blocks that run at once."""
     found: list[ClusterListsConfig] = []
@@ -241,14 +247,14 @@ def _shortlist(
             lines = power_of_two(-(-everything // (blocks * threads)))
             if lines <= LINES[-1]:
                 config = _config(blocks, threads, lines, capacity)
-                found += [config] if _fits(config, itemsize, device) else []
+                found += [config] if _fits(config, device) else []
     return tuple(found)
 
 
 @lru_cache(1 << 12)
-def _fits(config: ClusterListsConfig, itemsize: int, device: Device) -> bool:
+def _fits(config: ClusterListsConfig, device: Device) -> bool:
     """Whether a device has threads and shared memory for its lists."""
-    own = shared_bytes(config, itemsize, windows=True) + STATIC_BYTES + OWN_BYTES + config.threads * 8
+    own = shared_bytes(config) + STATIC_BYTES + OWN_BYTES + config.threads * 8
     return (
         config.capacity <= MOST_ITEMS * config.threads
         and own <= device.shared_bytes
@@ -272,38 +278,29 @@ def _intervals(config: ClusterListsConfig) -> int:
     return min(config.capacity, MOST_INTERVALS, 4 * config.threads)
 
 
-def _lists_fewer(config: ClusterListsConfig, itemsize: int) -> bool:
-    """Whether a block with too many makes its cut higher by itself: `LISTS_FEWER` of `gather.cuh`."""
-    return itemsize == 4 and config.blocks <= 4
-
-
-def _owns(config: ClusterListsConfig, itemsize: int) -> bool:
+def _owns(config: ClusterListsConfig) -> bool:
     """Whether every block owns a range: `OWNED` of `room.cuh`."""
     of_block = config.capacity // config.blocks
-    return config.blocks >= OWNERS and of_block >= OWNED and config.threads >= 32 * config.blocks and itemsize in (2, 4)
+    return config.blocks >= OWNERS and of_block >= OWNED and config.threads >= 32 * config.blocks
 
 
-def _listed(config: ClusterListsConfig, itemsize: int, *, windows: bool) -> int:
-    """Lines that reach a block's cut: no more than entries that it sends, or keeps where it has a window alone.
-
-    Up to twice as many where it can do with more: makes its cut higher, or spreads them out.
-    """
+def _listed(config: ClusterListsConfig) -> int:
+    """Elements of a block that reach its cut, more than it sends: it makes its cut higher then, or spreads them out."""
     segment = config.capacity // config.blocks
-    more = _lists_fewer(config, itemsize) or _owns(config, itemsize)
-    room = segment + min(segment, 512) if more else segment
-    return max(room, min(config.capacity, 4 * config.threads)) if windows else room
+    return max(segment, min((8 if _owns(config) else 4) * segment, MOST_LISTED))
 
 
 @lru_cache(1 << 10)
-def shared_bytes(config: ClusterListsConfig, itemsize: int, *, windows: bool) -> int:
-    """Of the list, its intervals, the lines that reach a cut, chunks of lines and what blocks tell each other."""
-    key, warps = max(itemsize, 4), config.threads // 32
-    lists = 2 * config.capacity * (key + 4) + 4 * _intervals(config) + 20 * _listed(config, itemsize, windows=windows)
+def shared_bytes(config: ClusterListsConfig) -> int:
+    """Of the list, its intervals, elements that reach a cut, chunks of lines and what blocks tell each other."""
+    warps = config.threads // 32
+    listed = _listed(config) * (8 if config.lines <= MOST_HELD else 12)
+    lists = 8 * config.capacity * (2 if config.blocks > 1 else 1) + 4 * _intervals(config) + listed
     chunks = 16 * config.blocks * ((config.lines * warps + 8) // 8)
-    signals = 96  # and what alignment takes
-    told = config.blocks * (100 + 3 * key) + warps * (36 + key) + signals
+    signals = 112  # and what alignment takes
+    told = config.blocks * 112 + warps * 40 + signals
     drawn = 1056 + 12 * config.blocks + 8 * warps  # entries that tell splitters, and what is told of ranges
-    return lists + chunks + told + (drawn if _owns(config, itemsize) else 0)
+    return lists + chunks + told + (drawn if _owns(config) else 0)
 
 
 strategy = ClusterLists()

@@ -30,7 +30,7 @@ template <class Blocks> __device__ __forceinline__ void begin_rounds(Told& told)
 
 // Sums over all threads of the cluster, and in the first round the least of their maxima. Has a barrier.
 template <class Blocks>
-__device__ __forceinline__ Counted add_all(const Room& room, const Around<Blocks>& around, Key maximum, unsigned round) {
+__device__ __forceinline__ Counted add_all(const Room& room, const Around<Blocks, CUTS>& around, Key maximum, unsigned round) {
   Told& told = room.told;
   const bool signals = Blocks::COUNT > 1 && round < ROUNDS;
   Found* all = told.found[signals ? round : ROUNDS + round % 2];
@@ -73,7 +73,7 @@ struct Sending {
 // `its`: entries of the block with the lane's number.
 template <class Blocks> __device__ __forceinline__ Sending sending_of(unsigned its) {
   const unsigned own = Blocks::own(), before = __reduce_add_sync(~0u, lane_of() < own ? its : 0);
-  return {__shfl_sync(~0u, its, own), before, PACKED ? before & 1 : 0};
+  return {__shfl_sync(~0u, its, own), before, before & 1};
 }
 
 // Store elements as entries: their columns first, whose keys are read again, one by each thread, for few threads have more than others
@@ -82,7 +82,7 @@ template <class Blocks>
 __device__ __forceinline__ void store_found(const Row& row, const Holding<Blocks>& holding, const Reaching<Blocks>& reaching, const Room& room,
                                             Sending sending) {
   constexpr int EACH = ITEMS < 4 ? ITEMS : 4;  // on their way at once
-  const Entries<PACKED> entries = Blocks::COUNT > 1 ? found_of(room) : places_of(room);
+  const Entries<true> entries = Blocks::COUNT > 1 ? found_of(room) : places_of(room);
   const unsigned end = sending.odd + sending.own, slot = reserve_from(&room.list.counters->count, reaching.count()) + sending.odd;
   store_columns(row, holding, reaching, slot, [&](unsigned at, unsigned column) { entries.set(at, 0, column); });
   __syncthreads();
@@ -105,20 +105,16 @@ __device__ __forceinline__ void store_found(const Row& row, const Holding<Blocks
 // Send all others the entries that this block has found, whole lines by copies; its own go to their places. Behind a barrier, and before
 // another.
 template <class Blocks> __device__ __forceinline__ void send_found(const Room& room, Sending sending, Signal* signal) {
-  const Entries<PACKED> found = found_of(room), places = places_of(room);
+  const Entries<true> found = found_of(room), places = places_of(room);
   const unsigned first = sending.odd, end = first + sending.own, begin = 2 * first;
   Entry *here = found.packed(), *there = places.packed() + sending.before - first;
 #pragma unroll 1
   for (unsigned to = warp_of(); to < Blocks::COUNT; to += WARPS) {
     if (to == Blocks::own()) continue;
-    if (!PACKED) {
-      for (unsigned at = lane_of(); at < sending.own; at += 32)
-        send(&places.keys[sending.before + at], found.keys[at], signal, to), send(&places.columns[sending.before + at], found.columns[at], signal, to);
-    } else if (lane_of() == 0 && sending.own) {
-      if (first) send(there + 1, here[1], signal, to);
-      if (end / 2 * 2 > begin) send_copy(there + begin, here + begin, (end / 2 * 2 - begin) * sizeof(Entry), signal, to);
-      if (end % 2 && end > begin) send(there + end - 1, here[end - 1], signal, to);
-    }
+    if (lane_of() || !sending.own) continue;
+    if (first) send(there + 1, here[1], signal, to);
+    if (end / 2 * 2 > begin) send_copy(there + begin, here + begin, (end / 2 * 2 - begin) * sizeof(Entry), signal, to);
+    if (end % 2 && end > begin) send(there + end - 1, here[end - 1], signal, to);
   }
   for (unsigned at = threadIdx.x; at < sending.own; at += THREADS) {
     const Pair own = found.get(first + at);
@@ -183,18 +179,15 @@ template <class Blocks> struct Again {
 template <class Blocks>
 __device__ __forceinline__ Again<Blocks> find_again(const Row& row, const Holding<Blocks>& holding, unsigned k, const Room& room, Key least,
                                                     Key top) {
-  Key maximum = 0;
-#pragma unroll
-  for (int i = 0; i < Blocks::HOLDS; i++) maximum = max(maximum, holding.best[i]);
   Bracket known = {0, ONES, row.cols, 0, 0}, likely = {least, ONES, row.cols, 0, 0};
   Key cuts[CUTS] = {least, least + (least < ONES), top > least ? likely.at(0.7f, top, row.order) : least};
-  Around<Blocks> around;
+  Around<Blocks, CUTS> around;
   unsigned count = 0, its = 0;  // entries of the list, and of the block with the lane's number
   bool tied = false;
 #pragma unroll 1
   for (unsigned round = 0;; round++) {
     around = elements_around(row, holding, cuts);
-    const Counted counted = add_all<Blocks>(room, around, maximum, round);
+    const Counted counted = add_all<Blocks>(room, around, holding.largest, round);
 #pragma unroll
     for (int i = 0; i < CUTS; i++) {
       const unsigned all = counted.all.of[i], own = counted.its.of[i];
@@ -239,7 +232,7 @@ template <class Answers>
 __device__ __forceinline__ void rank_again(const Row& row, const Room& room, unsigned count, Key top, Share share, const Answers& answers) {
   share.end = min(share.end, count);
   if (share.first >= share.end) return;
-  const Entries<PACKED> entries = places_of(room);
+  const Entries<true> entries = places_of(room);
   Pair own[ITEMS];
   Key most = 0, least = 0;  // the least as its complement
 #pragma unroll
@@ -281,11 +274,11 @@ __device__ __forceinline__ void select_again(const Row& row, const Holding<Block
   begin_ranks(room);
   store_found(row, holding, again.reaching, room, sending);
   if (Blocks::COUNT > 1) {
-    if (threadIdx.x == 0) expect(arrived, (again.tied ? TIES_BYTES<Blocks> : 0) + (again.count - sending.own) * (sizeof(Key) + sizeof(unsigned)));
+    if (threadIdx.x == 0) expect(arrived, (again.tied ? TIES_BYTES<Blocks> : 0) + (again.count - sending.own) * sizeof(Entry));
     if (again.tied) send_ties<Blocks>(room);
     send_found<Blocks>(room, sending, arrived);
     wait_for(arrived);
-    Blocks::leave();  // others may still be sent what this block has found
+    Blocks::arrive();  // others may still be sent what this block has found
     __syncthreads();
   }
   if (again.tied) write_ties(row, holding, again.ties, room, again.tie, k - again.count, again.count, answers);

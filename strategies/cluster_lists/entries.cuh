@@ -11,9 +11,23 @@ struct Pair {
   unsigned column;
 };
 
-constexpr bool PACKED = sizeof(Key) <= 4;  // where an entry tells all of its key
-
 __device__ __forceinline__ Pair pair_of(Entry entry) { return {Key(entry >> 32), ~unsigned(entry)}; }
+
+// As `equal_key`, in half of the instructions: a sum with 0 leaves all numbers as they are but -0, which becomes +0, and makes all NaN one.
+__device__ __forceinline__ Key settled_key(Element bits, Order order) {
+  constexpr int ABOVE = 32 - 8 * ELEMENT_BYTES;
+  unsigned number;
+  if (ELEMENT_BYTES == 2 && order.half()) {
+    asm("add.f16x2 %0, %1, %2;" : "=r"(number) : "r"(unsigned(bits)), "r"(0));
+    number <<= 16;
+  } else {
+    float sum;
+    asm("add.f32 %0, %1, %2;" : "=f"(sum) : "f"(__uint_as_float(unsigned(bits) << ABOVE)), "f"(0.f));
+    number = __float_as_uint(sum);
+  }
+  const Key key = (number ^ (unsigned(int(number) >> 31) | 0x80000000)) >> ABOVE ^ order.turn;
+  return key + (key == SIGN - 1);
+}
 
 // The largest of the lanes: of those with the largest key.
 __device__ __forceinline__ Entry largest_entry(Entry own) {

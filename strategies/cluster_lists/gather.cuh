@@ -2,81 +2,31 @@
 // all others; each then has the lists of all, and ranks and writes its share of the answer.
 #pragma once
 #include "again.cuh"
+#include "alone.cuh"
+#include "listed.cuh"
 
-// List the block's lines that reach a cut, of which none is 0, in no order. Returns how many there are: if more than LISTED, not all
-// are listed. Has a barrier.
-template <class Blocks>
-__device__ __forceinline__ unsigned list_lines(const Holding<Blocks>& holding, const Room& room, unsigned* count, Key cut) {
-  unsigned chosen = 0;
-#pragma unroll
-  for (int i = 0; i < Blocks::HOLDS; i++) chosen |= unsigned(holding.best[i] >= cut) << i;
-  const bool part = holding.part >= cut;
-  unsigned slot = reserve_from(count, __popc(chosen) + part);
-#pragma unroll
-  for (int i = 0; i < Blocks::HOLDS; i++) {
-    if ((chosen >> i & 1) && slot < LISTED) room.bits[slot] = holding.bits[i], room.lines[slot] = holding.line(i);
-    slot += chosen >> i & 1;
-  }
-  if (part && slot < LISTED) room.lines[slot] = holding.part_line;
-  __syncthreads();
-  return *count;
-}
-
-// Call `store(slot, key, column)` for the elements of the block's first lines that reach a cut, and count them: for no more than a
-// segment.
-template <class Blocks, class Store>
-__device__ __forceinline__ void list_elements(const Row& row, const Room& room, unsigned listed, unsigned* count, Key cut, Store store) {
-  constexpr int COUNT = AT_ONCE<Blocks>;
-#pragma unroll 1
-  for (unsigned first = threadIdx.x; first - lane_of() < listed; first += COUNT * THREADS) {
-    uint4 bits[COUNT];
-    unsigned line[COUNT], chosen[COUNT], own = 0;
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) {
-      const unsigned at = first + i * THREADS;
-      line[i] = at < listed ? room.lines[at] : ~0u, bits[i] = make_uint4(0, 0, 0, 0);
-      unsigned inside = row.whole(line[i]) ? EVERY : 0;
-      if (inside) bits[i] = room.bits[at];
-      else if (line[i] != ~0u) bits[i] = row.part(line[i], inside);
-      chosen[i] = elements_reaching(bits[i], inside, cut, row.order);
-      own += __popc(chosen[i]);
-    }
-    unsigned slot = reserve_from(count, own);
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) {
-#pragma unroll
-      for (int e = 0; e < VECTOR; e++) {
-        if ((chosen[i] >> e & 1) && slot < SEGMENT<Blocks>) store(slot, equal_key(element(bits[i], e), row.order), row.column(line[i], e));
-        slot += chosen[i] >> e & 1;
-      }
-    }
-  }
-}
-
-// The cut of a block, and how many of its elements reach it: more than a segment where they are not all listed.
+// The cut of a block, and how many of its elements reach it: more than LIST_ROOM where they are not all listed.
 struct Listed {
   Guess guess;
   unsigned count;
 };
 
-// Send this block's segment of an array to the block `to`, by `threads` threads of which this is number `own`.
-template <class Blocks, class T>
-__device__ __forceinline__ void send_array(T* array, unsigned count, Signal* sent, unsigned to, unsigned own, unsigned threads) {
-  constexpr unsigned GROUPED = 16 / sizeof(T);
-  array += Blocks::own() * SEGMENT<Blocks>;
-  uint4* groups = reinterpret_cast<uint4*>(array);
+// Send `count` groups of words to where another block has what this block has at `place`, by `threads` threads of which this is number `own`.
+__device__ __forceinline__ void send_words(unsigned* place, const unsigned* words, unsigned count, Signal* sent, unsigned to, unsigned own, unsigned threads) {
 #pragma unroll 1
-  for (unsigned at = own; at < count / GROUPED; at += threads) send(groups + at, groups[at], sent, to);
-  if (own < count % GROUPED) send(array + (count - 1 - own), array[count - 1 - own], sent, to);
+  for (unsigned at = own; at < count; at += threads) send(reinterpret_cast<uint4*>(place) + at, reinterpret_cast<const uint4*>(words)[at], sent, to);
 }
 
-// Send the block's entries to all others.
-template <class Blocks> __device__ __forceinline__ void send_entries(const Room& room, unsigned count) {
+// In how many groups of four words elements are sent.
+__device__ __forceinline__ unsigned groups_of(unsigned count) { return (count + 3) / 4; }
+
+// Send the elements of the block to all others.
+template <class Blocks> __device__ __forceinline__ void send_listed(const Room& room, unsigned count) {
   constexpr unsigned SENDERS = THREADS / Blocks::COUNT;  // threads for each of the others
-  const unsigned to = threadIdx.x / SENDERS, own = threadIdx.x % SENDERS;
+  const unsigned to = threadIdx.x / SENDERS, own = threadIdx.x % SENDERS, segment = Blocks::own() * SEGMENT<Blocks>;
   if (to == Blocks::own()) return;
-  send_array<Blocks>(room.keys, count, &room.told.sent, to, own, SENDERS);
-  send_array<Blocks>(room.columns, count, &room.told.sent, to, own, SENDERS);
+  send_words(room.sent.bits + segment, room.listed.bits, groups_of(count), &room.told.sent, to, own, SENDERS);
+  send_words(room.sent.columns + segment, room.listed.columns, groups_of(count), &room.told.sent, to, own, SENDERS);
 }
 
 // By one thread, before the others may tell or send.
@@ -85,59 +35,70 @@ template <class Blocks> __device__ __forceinline__ void expect_others(Told& told
   expect(&told.told, Blocks::COUNT * (sizeof(unsigned) + 2 * sizeof(Key)));
 }
 
-// Tell all blocks how many entries this one has, its cut, and the largest key that it has looked at, and send them the entries if they
-// are all listed; and wait for what the others tell and send.
-template <class Blocks> __device__ __forceinline__ void tell_all(const Room& room, Listed listed) {
-  Told& told = room.told;
-  const unsigned own = Blocks::own();
-  if constexpr (Blocks::COUNT == 1) {
-    if (threadIdx.x == 0) told.counts[0] = listed.count, told.cuts[0] = listed.guess.cut, told.tops[0] = listed.guess.top;
-    __syncthreads();
-  } else {
-    if (listed.count <= SEGMENT<Blocks>) send_entries<Blocks>(room, listed.count);
-    if (threadIdx.x < Blocks::COUNT) {
-      send(&told.counts[own], listed.count, &told.told, threadIdx.x);
-      send(&told.cuts[own], listed.guess.cut, &told.told, threadIdx.x);
-      send(&told.tops[own], listed.guess.top, &told.told, threadIdx.x);
-    }
-    wait_for(&told.told);
-    if (threadIdx.x < 32) {
-      const unsigned its = lane_of() < Blocks::COUNT && lane_of() != own ? told.counts[lane_of() % Blocks::COUNT] : 0;
-      const unsigned all = __reduce_add_sync(~0u, its <= SEGMENT<Blocks> ? its : 0);
-      if (lane_of() == 0) expect(&told.sent, all * (sizeof(Key) + sizeof(unsigned)));
-    }
-    wait_for(&told.sent);
-  }
-}
-
-// Entries of all blocks: thread t has every THREADS-th group of as many as it reads at once.
-constexpr int GROUP = ITEMS < 4 ? ITEMS : 4;
-
-template <class T> struct alignas(GROUP * sizeof(T)) Group {
-  T each[GROUP];
+// What all blocks have told.
+struct All {
+  Key cut, least;  // the highest and the lowest
+  Key top;
+  unsigned most;   // elements of one
 };
 
-__device__ __forceinline__ unsigned place_of(int item) { return (item / GROUP * THREADS + threadIdx.x) * GROUP + item % GROUP; }
-
-__device__ __forceinline__ void read_keys(const Room& room, Key (&keys)[ITEMS]) {
-#pragma unroll
-  for (int i = 0; i < ITEMS; i += GROUP) {
-    Group<Key> group = {};
-    if (place_of(i) < CAPACITY) group = reinterpret_cast<const Group<Key>*>(room.keys)[place_of(i) / GROUP];
-#pragma unroll
-    for (int j = 0; j < GROUP; j++) keys[i + j] = group.each[j];
+// Tell all blocks how many elements this one has, its cut, and the largest key that it has looked at, and send them the elements if they
+// fit; and wait for what the others tell and send.
+template <class Blocks> __device__ __forceinline__ All tell_all(const Room& room, Listed listed) {
+  Told& told = room.told;
+  const unsigned own = Blocks::own();
+  if constexpr (Blocks::COUNT == 1) return {listed.guess.cut, listed.guess.cut, listed.guess.top, listed.count};
+  if (listed.count <= SEGMENT<Blocks>) send_listed<Blocks>(room, listed.count);
+  if (threadIdx.x < Blocks::COUNT) {
+    send(&told.counts[own], listed.count, &told.told, threadIdx.x);
+    send(&told.cuts[own], listed.guess.cut, &told.told, threadIdx.x);
+    send(&told.tops[own], listed.guess.top, &told.told, threadIdx.x);
   }
+  wait_for(&told.told);
+  if (threadIdx.x < 32) {
+    const unsigned its = lane_of() < Blocks::COUNT && lane_of() != own ? told.counts[lane_of() % Blocks::COUNT] : 0;
+    const unsigned all = __reduce_add_sync(~0u, its <= SEGMENT<Blocks> ? groups_of(its) : 0);
+    if (lane_of() == 0) expect(&told.sent, all * 2 * sizeof(uint4));
+  }
+  wait_for(&told.sent);
+  const unsigned block = lane_of() % Blocks::COUNT;
+  const Key cut = told.cuts[block];
+  return {largest_of_lanes(cut), least_of_lanes(cut), largest_of_lanes(told.tops[block]), largest_of_lanes(told.counts[block])};
 }
 
-// Count entries of all blocks that reach a cut by intervals, of this thread's ~0 where they do not.
-__device__ __forceinline__ void count_entries(const Room& room, const Key (&keys)[ITEMS], Key cut, Even even, unsigned (&intervals)[ITEMS]) {
+// What a thread has of the elements of all blocks.
+struct Own {
+  Key keys[ITEMS];          // 0 where there is none
+  unsigned intervals[ITEMS];  // ~0 where the key does not reach the cut
+  unsigned columns[GROUPS];   // where those of a group are, in words behind the block's list
+};
+
+// Read them, and count what reaches a cut by intervals, which `interval_of(key, column)` tells, or of keys alone.
+template <class Blocks, bool OF_COLUMNS, class IntervalOf>
+__device__ __forceinline__ Own read_own(const Row& row, const Room& room, unsigned count, Key cut, IntervalOf interval_of) {
+  const unsigned* words = listed_of<Blocks>(room).bits;
+  Own own;
 #pragma unroll
-  for (int i = 0; i < ITEMS; i++) {
-    const bool reaches = keys[i] >= cut;
-    const unsigned column = reaches && even.own > 0 ? room.columns[place_of(i)] : 0;
-    intervals[i] = reaches ? even.interval(keys[i], column) : ~0u;
-    if (reaches) atomicAdd(&room.list.intervals[intervals[i]], 1u);
+  for (int i = 0; i < ITEMS; i++) own.keys[i] = 0, own.intervals[i] = ~0u;
+#pragma unroll
+  for (int g = 0; g < GROUPS; g++) {
+    const Read group = group_at<Blocks>(room, count, g * THREADS + threadIdx.x);
+    own.columns[g] = group.columns;
+    if (!group.count) continue;
+    const Group<unsigned> bits = *reinterpret_cast<const Group<unsigned>*>(words + group.bits);
+    Group<unsigned> columns = {};
+    if (OF_COLUMNS || ELEMENT_BYTES == 2) columns = *reinterpret_cast<const Group<unsigned>*>(words + group.columns);
+#pragma unroll
+    for (int j = 0; j < GROUP; j++) {
+      const int i = g * GROUP + j;
+      const unsigned word = ELEMENT_BYTES == 2 && (columns.each[j] + row.skew) % 2 ? bits.each[j] >> 16 : bits.each[j];
+      own.keys[i] = j < group.count ? settled_key(Element(word), row.order) : 0;
+      const bool reaches = own.keys[i] >= cut;
+      own.intervals[i] = reaches ? interval_of(own.keys[i], columns.each[j]) : ~0u;
+      if (reaches) atomicAdd(&room.list.intervals[own.intervals[i]], 1u);
+    }
   }
+  return own;
 }
 
 __device__ __forceinline__ void clear_counts(const Room& room) {
@@ -145,76 +106,74 @@ __device__ __forceinline__ void clear_counts(const Room& room) {
   if (threadIdx.x == 0) room.exchange.lines[0] = room.list.counters->count = 0;
 }
 
-// How many elements of the listed lines reach a cut; of one of `step` lines, without a pattern. By a warp.
-__device__ __forceinline__ unsigned count_reaching(const Row& row, const Room& room, unsigned lines, unsigned step, Key cut) {
-  const Limit limit(cut, row.order);
+// What is behind the last of the list is read, and sent, with it.
+template <class Blocks> __device__ __forceinline__ void clear_listed(const Room& room, Order order) {
+  const unsigned word = no_better_bits(order);
+#pragma unroll 1
+  for (unsigned at = threadIdx.x; at < groups_of(2 * LIST_ROOM<Blocks>); at += THREADS)
+    reinterpret_cast<uint4*>(listed_of<Blocks>(room).bits)[at] = make_uint4(word, word, word, word);
+}
+
+// How many of one of `step` listed elements reach a limit. By a warp.
+__device__ __forceinline__ unsigned count_reaching(const Row& row, Elements elements, unsigned count, unsigned step, Limit limit) {
+  const bool half = ELEMENT_BYTES == 2 && row.order.half();
   unsigned sum = 0;
 #pragma unroll 4
-  for (unsigned number = lane_of(); number * step < lines; number += 32) {
-    const unsigned at = min(number * step + (number * 40503 >> 4 & 0xFFF) * step / 4096, lines - 1), line = room.lines[at];
-    unsigned inside = EVERY;
-    const uint4 bits = row.whole(line) ? room.bits[at] : row.part(line, inside);
-    sum += __popc((at_most<false>(bits, limit, row.order) ^ limit.turned()) & inside);
+  for (unsigned at = lane_of() * step; at < count; at += 32 * step) {
+    const unsigned element = elements.get(at, row);
+    sum += half ? mask_at_most<true>(element, limit) & 1 : mask_at_most<false>(element, limit) & 1;
   }
-  return __reduce_add_sync(~0u, sum);
+  const unsigned counted = (count + step - 1) / step, those = __reduce_add_sync(~0u, sum);
+  return limit.turned ? counted - those : those;
 }
 
-// Whether a block with too many makes its cut higher by itself: with 16 bits more keys are equal, and with more blocks all wait for one that
-// fails. `_listed` has more room for lines then.
-constexpr bool LISTS_FEWER = ELEMENT_BYTES == 4 && BLOCKS <= 4;
-
-// Where more elements reach the cut of a block than it has room for: list those that reach a higher one, for which each warp has a
-// candidate, of drawn elements, and counts all of the listed lines that reach it. Where many keys are the cut, or too few reach any other,
-// all stays as it is. `guess` tells its cut and `count` how many reach it. Has barriers.
-template <class Blocks> __device__ __noinline__ Listed list_fewer(Row row, Room room, unsigned lines, Listed listed, unsigned k) {
-  constexpr unsigned COUNTED_LINES = 1024, ROOM = SEGMENT<Blocks>;
+// Where more elements reach the cut of a block than it has room to send: leave those in the list that reach a higher one, for which each
+// warp has a candidate, of drawn elements, and counts how many reach it. Where many keys are the cut, or too few reach any other, all stays
+// as it is. `guess` tells its cut and `count` how many reach it. Has barriers.
+template <class Blocks> __device__ __noinline__ Listed list_fewer(Row row, Room room, Listed listed, unsigned k) {
+  constexpr unsigned COUNTED_ELEMENTS = 2048, ROOM = SEGMENT<Blocks>;
   Exchange& exchange = room.exchange;
-  const unsigned own = lane_of() % WARPS, segment = Blocks::own() * ROOM, least = (k + Blocks::COUNT - 1) / Blocks::COUNT;
-  const bool ties = __popc(__ballot_sync(~0u, exchange.guesses[own] == listed.guess.cut)) > 8 + 32 / WARPS;  // a quarter of the warps, and one
-  if (ties || (ROOM < k && listed.count > 2 * ROOM)) return listed;
-  const unsigned number = (unsigned long long)(threadIdx.x * 0x9E3779B1u) * lines >> 32, line = room.lines[number];  // each warp's all over
-  unsigned inside = EVERY;
-  const uint4 bits = row.whole(line) ? room.bits[number] : row.part(line, inside);
-  const unsigned drawn = (threadIdx.x * 40503 & 0xFFFF) * VECTOR >> 16;  // without a pattern
-  Key key = 0;
-#pragma unroll
-  for (int e = 0; e < VECTOR; e++)
-    if (e == drawn && (inside >> e & 1)) key = equal_key(element(bits, e), row.order);
-  const float want = 0.5f * float(least + ROOM) * 32;
-  const unsigned in_warp = min(unsigned(__fdividef(want, float(lines * VECTOR))) + 1, 32u), step = (lines + COUNTED_LINES - 1) / COUNTED_LINES;
+  const Elements elements = listed_of<Blocks>(room);
+  const unsigned own = lane_of() % WARPS, least = (k + Blocks::COUNT - 1) / Blocks::COUNT, count = listed.count;
+  if (cut_is_common<false>(exchange, listed.guess.cut) || (ROOM < k && count > 2 * ROOM)) return listed;
+  const unsigned drawn = (unsigned long long)(threadIdx.x * 0x9E3779B1u) * count >> 32;  // each warp's all over
+  const Key key = settled_key(elements.get(drawn, row), row.order);
+  const unsigned in_warp = min(unsigned(__fdividef(0.5f * float(least + ROOM) * 32, float(count))) + 1, 32u);
+  const unsigned step = (count + COUNTED_ELEMENTS - 1) / COUNTED_ELEMENTS;
   const Key candidate = max(ranked_of_lanes(exchange.maxima[warp_of()], key, in_warp), listed.guess.cut);
-  const unsigned reaching = step * count_reaching(row, room, lines, step, candidate);
+  const unsigned reaching = step * count_reaching(row, elements, count, step, Limit(candidate, row.order));
   if (lane_of() == 0) exchange.tops[warp_of()] = candidate, room.told.ranks[warp_of()] = reaching;
   __syncthreads();
-  const unsigned its = room.told.ranks[own], margin = step > 1 ? ROOM / 16 : 0;  // of what not all lines tell
+  const unsigned its = room.told.ranks[own], margin = step > 1 ? ROOM / 16 : 0;  // of what not all tell
   const unsigned most = largest_of_lanes(its <= ROOM - margin && its >= least ? its : 0u);
   if (!most) return listed;
-  listed.guess.cut = largest_of_lanes(its == most ? exchange.tops[own] : Key(0));
-  unsigned* found = &exchange.found[1];
-  list_elements<Blocks>(row, room, lines, found, listed.guess.cut, [&](unsigned slot, Key its, unsigned column) {
-    room.keys[segment + slot] = its, room.columns[segment + slot] = column;
-  });
+  const Key cut = largest_of_lanes(its == most ? exchange.tops[own] : Key(0));
+  constexpr int ITS = (LIST_ROOM<Blocks> + THREADS - 1) / THREADS;  // elements of a thread
+  unsigned bits[ITS], columns[ITS], reaches = 0;
+#pragma unroll
+  for (int i = 0; i < ITS; i++) {
+    const unsigned at = i * THREADS + threadIdx.x;
+    if (at >= count) break;
+    bits[i] = elements.bits[at], columns[i] = elements.columns[at];
+    reaches |= unsigned(settled_key(elements.get(at, row), row.order) >= cut) << i;
+  }
+  unsigned slot = reserve_from(&exchange.found[1], __popc(reaches));
   __syncthreads();
-  listed.count = *found;
+#pragma unroll
+  for (int i = 0; i < ITS; i++)
+    if (reaches >> i & 1) elements.bits[slot] = bits[i], elements.columns[slot] = columns[i], slot++;
+  const unsigned found = exchange.found[1];
 #pragma unroll 1
-  for (unsigned slot = listed.count + threadIdx.x; slot < ROOM; slot += THREADS) room.keys[segment + slot] = 0;
+  for (unsigned at = found + threadIdx.x; at < count; at += THREADS) elements.bits[at] = no_better_bits(row.order);
   __syncthreads();
-  return listed;
+  return {{cut, listed.guess.top}, found};
 }
 
-// Store the elements that reach the cut of this block as entries of its segment, in no order. Ends with a barrier.
+// List the elements that reach the cut of this block, in no order. Ends with a barrier.
 template <class Blocks> __device__ __forceinline__ Listed list_own(const Row& row, const Holding<Blocks>& holding, const Room& room, Aim aim, unsigned k) {
   const Guess guess = own_cut<false>(holding, room.exchange, room.told.ranks, aim, row.order, nullptr);
-  const unsigned lines = list_lines(holding, room, &room.exchange.lines[0], guess.cut), segment = Blocks::own() * SEGMENT<Blocks>;
-  unsigned* found = &room.exchange.found[0];
-  if (lines <= LISTED)
-    list_elements<Blocks>(row, room, lines, found, guess.cut, [&](unsigned slot, Key key, unsigned column) {
-      room.keys[segment + slot] = key, room.columns[segment + slot] = column;
-    });
-  __syncthreads();
-  const Listed listed = {guess, lines <= LISTED ? *found : CAPACITY + 1};
-  if constexpr (LISTS_FEWER)
-    if (lines <= LISTED && listed.count > SEGMENT<Blocks>) return list_fewer<Blocks>(row, room, lines, listed, k);
+  const Listed listed = {guess, list_elements(row, holding, room, guess.cut, cut_is_common<false>(room.exchange, guess.cut))};
+  if (listed.count > SEGMENT<Blocks> && listed.count <= LIST_ROOM<Blocks>) return list_fewer<Blocks>(row, room, listed, k);
   return listed;
 }
 
@@ -230,34 +189,37 @@ __device__ __forceinline__ void select_gathered(const Row& row, Holding<Blocks>&
   if (Blocks::COUNT > 1 && threadIdx.x == 0) expect_others<Blocks>(room.told);
   if (Blocks::COUNT > 1) begin_rounds<Blocks>(room.told);
   clear_intervals(room.list);
-#pragma unroll
-  for (int i = 0; i < ITEMS; i += GROUP)
-    if (place_of(i) < CAPACITY) reinterpret_cast<Group<Key>*>(room.keys)[place_of(i) / GROUP] = {};
+  clear_listed<Blocks>(room, row.order);
   Blocks::arrive();  // waited for before anything is sent
-  find_best(row, holding, smallest);
+  find_best(row, holding, aim.spread, smallest);
   const Listed listed = list_own(row, holding, room, aim, k);
   Blocks::wait();
-  tell_all<Blocks>(room, listed);
-  const unsigned block = lane_of() % Blocks::COUNT;
-  const Key cut = largest_of_lanes(room.told.cuts[block]), top = largest_of_lanes(room.told.tops[block]);
+  const All told = tell_all<Blocks>(room, listed);
+  const Key cut = told.cut;
+  if constexpr (Blocks::COUNT == 1 && MAY_BE_FEW)
+    if (listed.count >= k && listed.count <= FEW) 
+      return rank_few(row, listed_of<Blocks>(room), listed.count, room.list.intervals, &room.list.counters->count, places_of(room).packed(), k, answers);
   const Share share = share_of<Blocks>(k);
-  if (largest_of_lanes(room.told.counts[block]) <= SEGMENT<Blocks>) {
-    const Even even = even_between(top, cut, row.cols, row.order);
-    Key keys[ITEMS];
-    unsigned intervals[ITEMS];
-    read_keys(room, keys);
-    Even of_keys = even;
-    of_keys.scale = 0;
-    if (even.scale > 0) count_entries(room, keys, cut, even, intervals);
-    else count_entries(room, keys, cut, of_keys, intervals);
+  if (told.most <= SEGMENT<Blocks>) {
+    const Even even = even_between(told.top, cut, row.cols, row.order);
+    // Most often intervals are of keys alone, or with 16 bits, of which many are equal, of keys and columns.
+    const bool usual = even.scale <= 0 && (ELEMENT_BYTES == 2 || even.own == 0);
+    const auto of_usual = [&](Key key, unsigned column) {
+      const unsigned below = (even.most - min(key, even.most)) >> even.shift;
+      return ELEMENT_BYTES == 2 ? (below << even.own) + (key > even.most ? 0 : column >> even.column_shift) : below;
+    };
+    const auto of_all = [&](Key key, unsigned column) { return even.interval(key, column); };
+    const Own own = usual ? read_own<Blocks, ELEMENT_BYTES == 2>(row, room, listed.count, cut, of_usual)
+                          : read_own<Blocks, true>(row, room, listed.count, cut, of_all);
     __syncthreads();
     const Places places = add_up(room.list, share);
     if (places.total >= k) {
       if (share.first == share.end) return;
       const auto interval_of = [&](Pair its) { return even.interval(its.key, its.column); };
-      return rank_share(room.list, share, places, interval_of, intervals,
-                         [&](int i) { return Pair{keys[i], room.columns[place_of(i)]}; }, answers);
+      const unsigned* words = listed_of<Blocks>(room).bits;
+      const auto entry = [&](int i) { return Pair{own.keys[i], words[own.columns[i / GROUP] + i % GROUP]}; };
+      return rank_share(room.list, share, places, interval_of, own.intervals, entry, answers);
     }
   }
-  select_again(row, holding, k, room, least_of_lanes(room.told.cuts[block]), top, answers);
+  select_again(row, holding, k, room, told.least, told.top, answers);
 }

@@ -10,9 +10,8 @@ struct Together {
   static constexpr int HOLDS = LINES;  // lines of a thread
   static constexpr unsigned COUNT = BLOCKS;
   static __device__ __forceinline__ unsigned own() { return block_of(); }
-  static __device__ __forceinline__ void arrive() { cluster_arrive(); }
   static __device__ __forceinline__ void wait() { cluster_wait(); }
-  static __device__ __forceinline__ void leave() { cluster_leave(); }
+  static __device__ __forceinline__ void arrive() { cluster_arrive_relaxed(); }
   static __device__ __forceinline__ void sync() { cluster_sync(); }
   template <class T> static __device__ __forceinline__ T* of(T* address, unsigned block) { return of_block(address, block); }
 };
@@ -20,35 +19,26 @@ struct Together {
 // Whether a thread keeps its lines to the end: of more, registers would be spilled for that, and they are read again.
 template <class Blocks> constexpr bool HELD_LINES = Blocks::HOLDS <= 8;
 
+static_assert(FLOAT && (ELEMENT_BYTES == 2 || ELEMENT_BYTES == 4), "elements are compared as floats, two of 16 bits together");
+
+// So many ones from the lowest bit on; none of less than one.
+__device__ __forceinline__ unsigned lowest_bits(int count) { return count < 32 ? (1u << max(count, 0)) - 1 : ~0u; }
+
 // What a thread holds: lines `first`, `first + STRIDE`, ...
 template <class Blocks> struct Holding {
   static constexpr unsigned STRIDE = Blocks::COUNT * THREADS;
 
   uint4 bits[Blocks::HOLDS];
-  Key best[Blocks::HOLDS];  // 0 where there is no line
+  unsigned best[Blocks::HOLDS];  // element of a line, or of its lower and its upper halves; for what is read again
   unsigned first, end;
-  Key part;            // of a line that is the row's in part, of two threads
-  unsigned part_line;  // ~0 where there is none
+  Key looked_at, largest;  // the best of the lines that the cut is made from, and of all
+  Key part;                // of a line that is the row's in part, of two threads
+  unsigned part_line;      // ~0 where there is none
 
   __device__ __forceinline__ unsigned line(int number) const { return first + number * STRIDE; }
   __device__ __forceinline__ bool has(int number) const { return line(number) < end; }
-
-  // Whether any element of a line reaches a cut; the best of what is no line is 0.
-  __device__ __forceinline__ bool reaches(int number, Key cut) const { return best[number] >= cut && (cut || has(number)); }
-
-  // A line that reaches a cut.
-  __device__ __forceinline__ uint4 again(const Row& row, int number, Key cut) const {
-    return HELD_LINES<Blocks> ? bits[number] : line_past(row.lines + line(number), reaches(number, cut));
-  }
+  __device__ __forceinline__ int count() const { return (max(end, first) - first + STRIDE - 1) / STRIDE; }
 };
-
-template <bool SMALLEST, bool HALF, class Blocks> __device__ __forceinline__ void find_best(Holding<Blocks>& holding, Order order) {
-#pragma unroll
-  for (int i = 0; i < Blocks::HOLDS; i++) {
-    const Key best = best_of<SMALLEST, HALF>(holding.bits[i], order);
-    holding.best[i] = holding.has(i) ? best : Key(0);
-  }
-}
 
 template <class Blocks> __device__ __forceinline__ void ask_for_lines(const Row& row, Holding<Blocks>& holding, unsigned own = Blocks::own()) {
   holding.first = row.begin + (warp_of() * Blocks::COUNT + own) * 32 + lane_of(), holding.end = row.end;
@@ -56,11 +46,34 @@ template <class Blocks> __device__ __forceinline__ void ask_for_lines(const Row&
   for (int i = 0; i < Blocks::HOLDS; i++) holding.bits[i] = row.line_or_last(holding.line(i));
 }
 
-template <class Blocks> __device__ __forceinline__ void find_best(const Row& row, Holding<Blocks>& holding, bool smallest) {
-  if (!FLOAT || ELEMENT_BYTES == 8) find_best<false, false>(holding, row.order);
-  else if (ELEMENT_BYTES == 2 && row.order.half())
-    smallest ? find_best<true, true>(holding, row.order) : find_best<false, true>(holding, row.order);
-  else smallest ? find_best<true, false>(holding, row.order) : find_best<false, false>(holding, row.order);
+// The best of all lines, and of every `spread`-th, a power of two. They are compared as floats, and have keys last.
+template <bool SMALLEST, bool HALF, class Blocks> __device__ __forceinline__ void find_best(Holding<Blocks>& holding, Order order, int spread) {
+  constexpr int HOLDS = Blocks::HOLDS;
+  constexpr unsigned WORST = SMALLEST ? 0x7FFFFFFF : ELEMENT_BYTES == 4 ? 0xFF800000 : HALF ? 0xFC00FC00 : 0xFF80FF80;  // NaN, -infinity
+  constexpr unsigned NONE = SMALLEST && ELEMENT_BYTES == 2 ? 0x7FFF7FFF : WORST;
+  const auto better = better_bits<SMALLEST, HALF>;
+#pragma unroll
+  for (int i = 0; i < HOLDS; i++) {
+    const uint4 bits = holding.bits[i];
+    const unsigned best = better(better(bits.x, bits.y), better(bits.z, bits.w));
+    holding.best[i] = holding.has(i) ? best : NONE;
+  }
+  unsigned largest = holding.best[0], looked_at = largest;
+#pragma unroll
+  for (int step = HOLDS / 2; step; step /= 2) {
+#pragma unroll
+    for (int i = step; i < HOLDS; i += 2 * step) largest = better(largest, holding.best[i]);
+    if (spread <= step) looked_at = largest;
+  }
+  if (ELEMENT_BYTES == 2) largest = better(largest, largest >> 16) & 0xFFFF, looked_at = better(looked_at, looked_at >> 16) & 0xFFFF;
+  holding.largest = holding.has(0) ? equal_key(Element(largest), order) : Key(0);
+  holding.looked_at = holding.has(0) ? equal_key(Element(looked_at), order) : Key(0);
+}
+
+template <class Blocks> __device__ __forceinline__ void find_best(const Row& row, Holding<Blocks>& holding, int spread, bool smallest) {
+  if (ELEMENT_BYTES == 2 && row.order.half())
+    smallest ? find_best<true, true>(holding, row.order, spread) : find_best<false, true>(holding, row.order, spread);
+  else smallest ? find_best<true, false>(holding, row.order, spread) : find_best<false, false>(holding, row.order, spread);
   holding.part = 0, holding.part_line = ~0u;
   const bool has = threadIdx.x == 0 ? !row.whole(0) : threadIdx.x == 1 && row.end > 0 && row.end < row.all_lines();
   if (has && Blocks::own() == 0) {
@@ -118,32 +131,34 @@ template <class Blocks> __device__ __forceinline__ Aim aim_of(unsigned want, con
 // Keys of 16 bits with a number of the thread below them, so that no two maxima are equal.
 constexpr int BELOW_KEY = ELEMENT_BYTES < 4 ? 16 : 0;
 
+// Whether half of the warps' candidates are the cut, so that it may be the key of many elements.
+template <bool ORDERED> __device__ __forceinline__ bool cut_is_common(const Exchange& exchange, Key cut) {
+  return __popc(__ballot_sync(~0u, exchange.guesses[lane_of() % WARPS] >> (ORDERED ? BELOW_KEY : 0) == cut)) >= 16;
+}
+
 // The cut of this block. The maxima of every warp's threads tell one candidate, and all of the block's how many reach it. Where they
 // are to be ordered, the maxima of every warp are put in order, with what is below keys. Has two barriers.
 template <bool ORDERED, class Blocks>
 __device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchange& exchange, unsigned* ranks, Aim aim, Order order,
                                          Key (*ordered)[32]) {
   constexpr int BELOW = ORDERED ? BELOW_KEY : 0;
-  Key maximum = 0, largest = 0;
-#pragma unroll
-  for (int i = 0; i < Blocks::HOLDS; i++) {
-    if ((i & (aim.spread - 1)) == 0) maximum = max(maximum, holding.best[i]);
-    largest = max(largest, holding.best[i]);
-  }
-  const bool finite = !FLOAT || largest < (SIGN | infinity_of(order));  // keys beyond are far from all others
-  const Key top = largest_of_lanes(finite ? largest : Key(0));
+  Key maximum = holding.looked_at;
+  const bool finite = holding.largest < (SIGN | infinity_of(order));  // keys beyond are far from all others
+  const Key top = largest_of_lanes(finite ? holding.largest : Key(0));
   if (BELOW) maximum = maximum << BELOW | (threadIdx.x * 40503 & 0xFFFF);
   if (ORDERED) ordered[warp_of()][lane_of()] = maximum;  // of equal ones, places but the first keep what they have
   const unsigned larger = larger_of_lanes(exchange.maxima[warp_of()], maximum);
-  exchange.maxima[warp_of()][lane_of()] = maximum;
+  float(&rounded)[WARPS][32] = reinterpret_cast<float(&)[WARPS][32]>(exchange.maxima);
+  rounded[warp_of()][lane_of()] = __uint2float_rn(maximum);
   if (ORDERED) atomicExch(&ordered[warp_of()][larger], maximum);
   const Key candidate = least_of_lanes(larger < aim.in_warp ? maximum : ~Key(0));
   if (lane_of() == 0) exchange.guesses[warp_of()] = candidate, exchange.tops[warp_of()] = top;
   __syncthreads();
-  unsigned reaching = 0;
+  const float limit = __uint2float_rn(candidate);
+  float below[4] = {};  // how many maxima, rounded, which are integers: see `larger_of_lanes`
 #pragma unroll
-  for (int i = 0; i < WARPS; i++) reaching += exchange.maxima[i][lane_of()] >= candidate;
-  reaching = __reduce_add_sync(~0u, reaching);
+  for (int i = 0; i < WARPS; i++) below[i % 4] += __saturatef(limit - rounded[i][lane_of()]);
+  const unsigned reaching = THREADS - __reduce_add_sync(~0u, unsigned((below[0] + below[1]) + (below[2] + below[3])));
   if (lane_of() == 0) ranks[warp_of()] = reaching;
   __syncthreads();
   const int warp = lane_of() % WARPS;

@@ -1,6 +1,6 @@
 // The best k of every row, a cluster for each.
 //
-// Compile-time: see keys.cuh, list.cuh, order.cuh, cluster.cuh, lines.cuh; LISTED (lines of a block that reach its cut);
+// Compile-time: see keys.cuh, list.cuh, order.cuh, cluster.cuh, lines.cuh; LISTED (elements of a block that reach its cut, for which there is room);
 // RESIDENT (blocks of a processor that registers must suffice for).
 #include "owners.cuh"
 

@@ -6,8 +6,6 @@
 
 constexpr unsigned PART = CAPACITY / BLOCKS;                      // of all entries that there is room for
 constexpr unsigned RUN = (BLOCKS > 8 ? 3 : 2) * PART / BLOCKS;    // entries of a block in another's range, of which half a PART is likely
-constexpr int LIKELY = PART * VECTOR / THREADS;                   // elements of a thread that it looks at
-constexpr int AT_A_TIME = LIKELY < 1 ? 1 : LIKELY < 4 ? LIKELY : 4;
 constexpr int WARP_BITS = log_of(WARPS);
 
 // Shared memory of a block, beside the list, where places are, and its intervals.
@@ -18,20 +16,19 @@ struct Owners {
   Key maxima[WARPS][32];               // of every warp's threads, in order
   Key cuts[BLOCKS], tops[BLOCKS];      // of every block
   alignas(16) Parts parts;
-  Signal told, counted, sent;          // quantiles, cuts and tops; parts; runs
 };
 constexpr unsigned TOLD_BYTES = BLOCKS * (BLOCKS + 2) * 4;
 
 static_assert(!OWNED || (sizeof(Owners) <= CAPACITY * 8 && INTERVALS >= 4 * COUNTED), "what is shared lies where the lists of all would");
 
-__device__ __forceinline__ Owners& owners_of(const Room& room) { return *reinterpret_cast<Owners*>(room.keys); }
+__device__ __forceinline__ Owners& owners_of(const Room& room) { return *reinterpret_cast<Owners*>(room.sent.bits); }
 
 __device__ __forceinline__ void clear_owners(const Room& room) {
   Owners& owners = owners_of(room);
   if (threadIdx.x < BLOCKS) owners.parts.counts[threadIdx.x] = 0;
   if (threadIdx.x == 0) {
-    begin_signal(&owners.told), begin_signal(&owners.counted), begin_signal(&owners.sent);
-    expect(&owners.told, TOLD_BYTES), expect(&owners.counted, sizeof(owners.parts.of));
+    begin_signal(&room.told.told), begin_signal(&room.told.counted), begin_signal(&room.told.sent);
+    expect(&room.told.told, TOLD_BYTES), expect(&room.told.counted, sizeof(owners.parts.of));
   }
   if (threadIdx.x < COUNTED) room.list.intervals[threadIdx.x] = 0;
 }
@@ -57,7 +54,7 @@ __device__ __forceinline__ Divide divide_of(const Aim& aim, int number) {
 }
 
 // Tell all blocks words that divide the maxima into ranges, a warp each: means over the warps; and the cut.
-__device__ __forceinline__ void tell_quantiles(Owners& owners, Divide divide, Guess own) {
+__device__ __forceinline__ void tell_quantiles(Owners& owners, Signal* told, Divide divide, Guess own) {
   const int number = warp_of();
   if (number >= BLOCKS) return;
   const unsigned rank = unsigned(divide.rank + (float(lane_of()) + 0.5f) * (1.f / WARPS)), cut = word_of(own.cut, 0);
@@ -67,8 +64,8 @@ __device__ __forceinline__ void tell_quantiles(Owners& owners, Divide divide, Gu
   mean += unsigned(float(top - mean) * divide.beyond);
   if (number == BLOCKS - 1 && divide.beyond > 0) mean = cut;  // what is beyond is not known so well that k are sure to reach it
   if (lane_of() >= BLOCKS) return;
-  send(&owners.quantiles[block_of()][number], max(mean, cut), &owners.told, to);
-  if (number == 0) send(&owners.cuts[block_of()], own.cut, &owners.told, to), send(&owners.tops[block_of()], own.top, &owners.told, to);
+  send(&owners.quantiles[block_of()][number], max(mean, cut), told, to);
+  if (number == 0) send(&owners.cuts[block_of()], own.cut, told, to), send(&owners.tops[block_of()], own.top, told, to);
 }
 
 // The splitters: the mean of what blocks told, but no less than what is complete. Ends with a barrier.
@@ -81,77 +78,53 @@ __device__ __forceinline__ void find_splitters(Owners& owners, Key complete) {
   __syncthreads();
 }
 
-// An element of the listed lines as an entry; false where the row has none there.
-__device__ __forceinline__ bool listed_entry(const Row& row, const Room& room, unsigned at, Entry& entry) {
-  const unsigned line = room.lines[at / VECTOR], column = row.column(line, at % VECTOR);
-  if (!row.whole(line) && column >= row.cols) return false;
-  const Element* elements = reinterpret_cast<const Element*>(room.bits);
-  entry = entry_of(equal_key(row.whole(line) ? elements[at] : row.data()[column], row.order), column);
-  return true;
+__device__ __forceinline__ Entry listed_entry(const Row& row, const Room& room, unsigned at) {
+  return entry_of(settled_key(room.listed.get(at, row), row.order), room.listed.columns[at]);
 }
 
-// Send every block the elements of listed lines that are in its range, and how many. Has a barrier.
-__device__ __forceinline__ void send_elements(const Row& row, const Room& room, unsigned listed) {
+// Send every block the listed elements that are in its range, and how many. Has a barrier.
+__device__ __forceinline__ void send_elements(const Row& row, const Room& room, unsigned listed, bool common) {
   Owners& owners = owners_of(room);
-  const unsigned all_elements = listed <= LISTED ? listed * VECTOR : 0;  // else all list again
 #pragma unroll 1
-  for (unsigned first = threadIdx.x; first - lane_of() < all_elements; first += AT_A_TIME * THREADS) {
-    Entry entry[AT_A_TIME];
-    unsigned owner[AT_A_TIME], slot[AT_A_TIME];
+  for (unsigned at = threadIdx.x; at < (listed <= LISTED ? listed : 0); at += THREADS) {  // else all list again
+    const Entry entry = listed_entry(row, room, at);
+    const unsigned word = word_of(entry);
+    unsigned better[4] = {};
 #pragma unroll
-    for (int i = 0; i < AT_A_TIME; i++) {
-      const unsigned at = first + i * THREADS;
-      owner[i] = BLOCKS;
-      if (at >= all_elements || !listed_entry(row, room, at, entry[i])) continue;
-      const unsigned word = word_of(entry[i]);
-      unsigned better[4] = {};
-#pragma unroll
-      for (int j = 0; j < BLOCKS; j++) better[j % 4] += owners.splitters[j] > word;
-      owner[i] = better[0] + better[1] + better[2] + better[3];
-    }
-#pragma unroll
-    for (int i = 0; i < AT_A_TIME; i++)
-      if (owner[i] < BLOCKS) slot[i] = atomicAdd(&owners.parts.counts[owner[i]], 1u);
-#pragma unroll
-    for (int i = 0; i < AT_A_TIME; i++)
-      if (owner[i] < BLOCKS && slot[i] < RUN) send(&owners.runs[block_of()][slot[i]], entry[i], &owners.sent, owner[i]);
+    for (int i = 0; i < BLOCKS; i++) better[i % 4] += owners.splitters[i] > word;
+    const unsigned owner = better[0] + better[1] + better[2] + better[3];
+    if (owner == BLOCKS) continue;
+    const unsigned slot = atomicAdd(&owners.parts.counts[owner], 1u);
+    if (slot < RUN) send(&owners.runs[block_of()][slot], entry, &room.told.sent, owner);
   }
   __syncthreads();
-  tell_parts<RUN>(owners.parts, &owners.counted, listed <= LISTED);
+  tell_parts<RUN>(owners.parts, &room.told.counted, listed <= LISTED, common);
 }
 
-// Store elements of the listed lines that reach a cut as entries, the first CAPACITY. Returns how many there are. Has two barriers.
+// Store listed elements that reach a cut as entries. Returns how many there are. Has two barriers.
 __device__ __forceinline__ unsigned store_listed(const Row& row, const Room& room, unsigned listed, Key cut) {
   Entry* found = found_of(room).packed();
   unsigned* count = &room.list.counters->count;
   __syncthreads();  // what is shared for the first try lies there
 #pragma unroll 1
-  for (unsigned first = threadIdx.x; first - lane_of() < listed * VECTOR; first += 4 * THREADS) {
-    Entry entry[4];
-    unsigned reaching = 0;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const unsigned at = first + i * THREADS;
-      if (at < listed * VECTOR && listed_entry(row, room, at, entry[i]) && pair_of(entry[i]).key >= cut) reaching |= 1u << i;
-    }
-    unsigned slot = reserve_from(count, __popc(reaching));
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      if ((reaching >> i & 1) && slot < CAPACITY) found[slot] = entry[i];
-      slot += reaching >> i & 1;
-    }
+  for (unsigned at = threadIdx.x; at - lane_of() < listed; at += THREADS) {
+    const Entry entry = at < listed ? listed_entry(row, room, at) : 0;
+    const bool reaches = pair_of(entry).key >= cut;
+    const unsigned slot = reserve_from(count, reaches);
+    if (reaches) found[slot] = entry;
   }
   __syncthreads();
   return *count;
 }
+static_assert(!OWNED || LISTED <= CAPACITY, "listed elements have room as entries");
 
-// Where the first try lacked room, or had too few: what it listed is spread out over the blocks by other splitters, or if some lines were
-// not, a list that is made again.
+// Where the first try lacked room, or had too few: what it listed is spread out over the blocks by other splitters, or if not all was, or
+// many are equal, a list that is made again.
 template <class Answers>
 __device__ __forceinline__ void select_spread(const Row& row, const Holding<Together>& holding, unsigned k, const Room& room, unsigned listed,
                                               const Received& received, Key complete, Key least, Key top, const Answers& answers) {
   const Entry* found = found_of(room).packed();
-  bool again = !received.listed || received.all < k, spreads = true, whole = true;
+  bool again = received.says(UNLISTED) || (received.says(COMMON) && received.all > CAPACITY) || received.all < k, spreads = true;
   unsigned all = received.all, own = 0;
   Sending sending = {};
 #pragma unroll 1
@@ -161,7 +134,7 @@ __device__ __forceinline__ void select_spread(const Row& row, const Holding<Toge
       all = its.count, sending = sending_of<Together>(its.its), own = sending.own;
       if (its.tied) count_ties(holding, its.ties, room);
       store_found(row, holding, its.reaching, room, sending);
-      if (spreads) draw(room, found + sending.odd, own);
+      if (spreads && all) draw(room, found + sending.odd, own);
       if (its.tied) {
         if (threadIdx.x == 0) expect(&room.told.later[AGAIN], TIES_BYTES<Together>);
         send_ties<Together>(room);
@@ -170,11 +143,11 @@ __device__ __forceinline__ void select_spread(const Row& row, const Holding<Toge
         if (all == 0) return;
       }
     } else {
-      own = store_listed(row, room, listed, complete), whole = own <= CAPACITY, own = min(own, CAPACITY);
+      own = store_listed(row, room, listed, complete);
       draw(room, found, own);
     }
     if (!spreads) break;
-    if (rank_spread_out(room, found + sending.odd, own, whole, all, again ? all : CAPACITY, min(k, all), top, row.cols, answers)) return;
+    if (rank_spread_out(room, found + sending.odd, own, all, again ? all : CAPACITY, min(k, all), top, row.cols, answers)) return;
     if (threadIdx.x == 0) room.list.counters->count = 0;
     Together::sync();
     if (again) break;
@@ -185,7 +158,7 @@ __device__ __forceinline__ void select_spread(const Row& row, const Holding<Toge
   begin_ranks(room);
   send_found<Together>(room, sending, entries);
   wait_for(entries);
-  Together::leave();
+  Together::arrive();
   __syncthreads();
   rank_again(row, room, all, top, share_of<Together>(k), answers);
   Together::wait();
@@ -202,19 +175,20 @@ __device__ __forceinline__ void select_owned(const Row& row, Holding<Together>& 
   clear_counts(room);
   clear_owners(room);
   begin_rounds<Together>(room.told);
-  cluster_arrive();  // waited for before anything is told
-  find_best(row, holding, smallest);
+  Together::arrive();  // waited for before anything is told
+  find_best(row, holding, aim.spread, smallest);
   const Guess own = own_cut<true>(holding, room.exchange, room.told.ranks, aim, row.order, owners.maxima);
   cluster_wait();
-  tell_quantiles(owners, divide, own);
-  const unsigned listed = list_lines(holding, room, &room.exchange.lines[0], own.cut);
-  wait_for(&owners.told);
+  tell_quantiles(owners, &room.told.told, divide, own);
+  const bool common = cut_is_common<true>(room.exchange, own.cut);
+  const unsigned listed = list_elements(row, holding, room, own.cut, common);
+  wait_for(&room.told.told);
   const unsigned block = lane_of() % BLOCKS;
   const Key complete = largest_of_lanes(owners.cuts[block]), top = largest_of_lanes(owners.tops[block]);
   find_splitters(owners, complete);
-  send_elements(row, room, listed);
-  const Received received = received_of<RUN>(owners.parts, &owners.counted, &owners.sent);
-  if (__builtin_expect(received.complete && received.all >= k, 1)) {  // next to what is behind it
+  send_elements(row, room, listed, common);
+  const Received received = received_of<RUN>(owners.parts, &room.told.counted, &room.told.sent);
+  if (__builtin_expect(received.complete() && received.all >= k, 1)) {  // next to what is behind it
     const unsigned least = owners.splitters[block_of()], most = max(block_of() ? owners.splitters[block_of() - 1] : word_of(top, 0xFFFF), least);
     const int shift = max(bits_of(most - least) - COUNTED_BITS, 0);
     const auto interval_of = [&](Entry entry) { return most - min(max(word_of(entry), least), most) >> shift; };
@@ -223,8 +197,7 @@ __device__ __forceinline__ void select_owned(const Row& row, Holding<Together>& 
     return;
   }
   const Key least = least_of_lanes(owners.cuts[block]);
-  if constexpr (HELD_LINES<Together>) select_spread(row, holding, k, room, listed, received, complete, least, top, answers);
-  else select_again(row, holding, k, room, least, top, answers);  // registers would be spilled for more
+  select_spread(row, holding, k, room, listed, received, complete, least, top, answers);
 }
 
 // Call `answers.put(rank, key, column)` for the best k of a row, at least one, each by some thread of the cluster; its lines were

@@ -10,17 +10,20 @@ constexpr int COUNTED_BITS = 7, COUNTED = 1 << COUNTED_BITS;  // intervals of a 
 struct Parts {
   unsigned counts[BLOCKS];          // of own entries in every block's range
   unsigned long long of[BLOCKS];    // of every block: 16 bits each of its entries in the range, those that are better, all in ranges, and
-                                    // whether a run lacked room, from bit 8 on whether lines did. The sum tells the sums of all.
+                                    // flags, 5 bits each so that the sum tells the sums of all
 };
 
+// What is told of a block's entries, by flags.
+enum { LACKS, UNLISTED, COMMON };  // a run lacked room, not all are listed, many may have one key
+
 // Tell every block how many it was sent, behind a barrier.
-template <unsigned RUN> __device__ __forceinline__ void tell_parts(Parts& parts, Signal* counted, bool listed) {
+template <unsigned RUN> __device__ __forceinline__ void tell_parts(Parts& parts, Signal* counted, bool listed, bool common) {
   const int to = warp_of();
   if (to >= BLOCKS) return;
   const unsigned its = lane_of() < BLOCKS ? parts.counts[lane_of() % BLOCKS] : 0, all = __reduce_add_sync(~0u, its);
   const bool lacks = __any_sync(~0u, its > RUN);
   const unsigned before = __reduce_add_sync(~0u, lane_of() < to ? its : 0), own = __shfl_sync(~0u, its, to);
-  const unsigned flags = unsigned(!listed) << 8 | unsigned(lacks);
+  const unsigned flags = unsigned(lacks) << 5 * LACKS | unsigned(!listed) << 5 * UNLISTED | unsigned(common) << 5 * COMMON;
   if (lane_of() == 0) send(&parts.of[block_of()], (unsigned long long)(flags << 16 | all) << 32 | before << 16 | own, counted, to);
 }
 
@@ -29,9 +32,11 @@ struct Received {
   unsigned first;  // rank of its best
   unsigned count;
   unsigned all;    // entries in all ranges
-  bool complete;   // whether nothing lacked room
-  bool listed;     // whether no lines did
+  unsigned flags;  // of all blocks
   unsigned run;    // entries of the run that this warp has
+
+  __device__ __forceinline__ bool says(int flag) const { return flags >> 5 * flag & 31; }
+  __device__ __forceinline__ bool complete() const { return !says(LACKS) && !says(UNLISTED); }
 };
 
 // Waits for all of it.
@@ -44,7 +49,7 @@ template <unsigned RUN> __device__ __forceinline__ Received received_of(const Pa
     if (lane_of() == 0) expect(runs, sent * sizeof(Entry));
   }
   wait_for(runs);
-  return {own >> 16, own & 0xFFFF, all & 0xFFFF, all >> 16 == 0, all >> 24 == 0, __shfl_sync(~0u, its, warp_of() / SHARING)};
+  return {own >> 16, own & 0xFFFF, all & 0xFFFF, all >> 16, __shfl_sync(~0u, its, warp_of() / SHARING)};
 }
 
 // The first ranks of intervals whose counts a warp knows, four a lane.
@@ -104,13 +109,7 @@ __device__ __forceinline__ void rank_range(const List& list, const Entry* runs, 
 #pragma unroll
   for (int i = 0; i < OF_RUN; i++) {
     if (!entries[i]) continue;
-    unsigned rank = received.first + begin[i];
-#pragma unroll 1
-    for (unsigned first = begin[i]; first < end[i]; first += 4) {
-#pragma unroll
-      for (int j = 0; j < 4; j++)
-        if (first + j < end[i]) rank += places[first + j] > entries[i];
-    }
+    const unsigned rank = received.first + rank_among(places, begin[i], end[i], entries[i]);
     if (rank < k) put_entry(answers, rank, entries[i]);
   }
 }

@@ -9,9 +9,8 @@ struct Alone {
   static constexpr int HOLDS = HELD;
   static constexpr unsigned COUNT = 1;
   static __device__ __forceinline__ unsigned own() { return 0; }
-  static __device__ __forceinline__ void arrive() {}
   static __device__ __forceinline__ void wait() {}
-  static __device__ __forceinline__ void leave() {}
+  static __device__ __forceinline__ void arrive() {}
   static __device__ __forceinline__ void sync() { __syncthreads(); }
   template <class T> static __device__ __forceinline__ T* of(T* address, unsigned) { return address; }
 };

@@ -183,12 +183,10 @@ __device__ __forceinline__ void rank_crowds(const List& list, Entry* entries, Sh
 template <class IntervalOf, class EntryOf, class Answers>
 __device__ __forceinline__ void rank_share(const List& list, Share share, const Places& places, IntervalOf interval_of,
                                            const unsigned (&intervals)[ITEMS], EntryOf entry, const Answers& answers) {
-  if constexpr (PACKED) {
-    if (places.crowd) {
-      const Entries<true> entries = {list.keys, list.columns};
-      rank_places(list, entries, share, places, interval_of, intervals, entry, 0, answers);
-      return rank_crowds(list, entries.packed(), share, places, answers);
-    }
+  if (places.crowd) {
+    const Entries<true> entries = {list.keys, list.columns};
+    rank_places(list, entries, share, places, interval_of, intervals, entry, 0, answers);
+    return rank_crowds(list, entries.packed(), share, places, answers);
   }
   rank_places(list, Entries<false>{list.keys, list.columns}, share, places, interval_of, intervals, entry, 0, answers);
 }

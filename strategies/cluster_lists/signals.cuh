@@ -67,7 +67,7 @@ __device__ __forceinline__ void send_copy(void* place, const void* from, unsigne
       : "memory");
 }
 
-// Arrive at the barrier of the cluster without waiting for writes to be done.
-__device__ __forceinline__ void cluster_leave() {
+// Arrive at the barrier of the cluster without waiting for loads and writes to be done: behind it signals are seen to be begun, nothing else.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
   if (BLOCKS > 1) asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }

@@ -65,11 +65,10 @@ __device__ __forceinline__ Entry extreme_of(Spread& spread, const Entry* runs, u
 }
 
 // Call `answers.put(rank, key, column)` for the best k of a list, each by some thread of the cluster. Of its `all` entries, of which this
-// block has `own`, or if they are not `whole`, some of them, about `likely` are sent to their owners, or all. Returns false, and calls
-// nothing, where fewer than k are, or a block has too many of another's range. Finite keys above `top` are few; the row has `columns`. What
-// was drawn was told. Has barriers.
+// block has `own`, about `likely` are sent to their owners, or all. Returns false, and calls nothing, where fewer than k are, or a block has
+// too many of another's range. Finite keys above `top` are few; the row has `columns`. What was drawn was told. Has barriers.
 template <class Answers>
-__device__ __forceinline__ bool rank_spread_out(const Room& room, const Entry* found, unsigned own, bool whole, unsigned all, unsigned likely,
+__device__ __forceinline__ bool rank_spread_out(const Room& room, const Entry* found, unsigned own, unsigned all, unsigned likely,
                                                 unsigned k, Key top, unsigned columns, const Answers& answers) {
   Spread& spread = spread_of(room);
   Entry *runs = places_of(room).packed(), *places = found_of(room).packed();
@@ -89,9 +88,9 @@ __device__ __forceinline__ bool rank_spread_out(const Room& room, const Entry* f
   }
   if (threadIdx.x < COUNTED) room.list.intervals[threadIdx.x] = 0;
   __syncthreads();
-  tell_parts<SPREAD_RUN>(spread.parts, room.told.later + COUNTS, whole);
+  tell_parts<SPREAD_RUN>(spread.parts, room.told.later + COUNTS, true, false);
   const Received received = received_of<SPREAD_RUN>(spread.parts, room.told.later + COUNTS, room.told.later + RUNS);
-  if (!received.complete || received.all < k) return false;
+  if (!received.complete() || received.all < k) return false;
   if (received.first >= k || !received.count) return true;
   // Those beyond what was drawn are some dozens.
   const Entry most = block_of() ? splitter(block_of()) : extreme_of(spread, runs, received.run, true);

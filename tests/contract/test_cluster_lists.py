@@ -91,34 +91,48 @@ def barriers_of(sequences: Sequences, config: ClusterListsConfig, x: Tensor, k: 
     ids=str,
 )
 def test_a_block_with_too_many_lists_fewer(config: ClusterListsConfig, k: int, sequences: Sequences) -> None:
-    """Three barriers more for each block, and no list of all is made again."""
+    """Three barriers more for each block, or four where few are equal, and no list of all is made again."""
     cols = config.room // 4
     once = barriers_of(sequences, config, torch.randn(1, cols, generator=torch.Generator().manual_seed(0)), k)
     for name in ("near_ties", "ascending", "descending"):
         for seed in range(3):
             for row in inputs.make(name, 2, cols, k, torch.float32, "cpu", seed).split(1):
                 found = barriers_of(sequences, config, row.contiguous(), k)
-                assert found in range(once, once + 3 * config.blocks + 1), (name, seed)
+                assert found in range(once, once + 4 * config.blocks + 1), (name, seed)
 
 
 @pytest.mark.parametrize(
-    ("config", "kind", "lines"),
+    ("config", "elements"),
     [
-        (ClusterListsConfig(2, 512, 4, 4096), "float32", 2560),
-        (ClusterListsConfig(2, 512, 4, 4096), "bfloat16", 2048),
-        (ClusterListsConfig(4, 256, 4, 512), "float32", 256),
-        (ClusterListsConfig(4, 256, 4, 512), "float16", 128),
-        (ClusterListsConfig(8, 256, 4, 512), "float32", 64),
-        (ClusterListsConfig(16, 256, 8, 512), "float32", 32),
-        (ClusterListsConfig(16, 512, 4, 4096), "float32", 512),
-        (ClusterListsConfig(16, 512, 4, 4096), "bfloat16", 512),
+        (ClusterListsConfig(1, 256, 8, 256), 1024),
+        (ClusterListsConfig(2, 512, 4, 4096), 4096),
+        (ClusterListsConfig(4, 256, 4, 512), 512),
+        (ClusterListsConfig(16, 256, 8, 512), 128),
+        (ClusterListsConfig(1, 1024, 8, 8192), 8192),
+        (ClusterListsConfig(8, 512, 4, 4096), 4096),
+        (ClusterListsConfig(16, 512, 4, 4096), 2048),
     ],
     ids=str,
 )
-def test_lines_have_more_room_where_that_is_used(config: ClusterListsConfig, kind: str, lines: int) -> None:
-    """Where a block makes its cut higher, or spreads out what it lists; else as much as entries."""
-    source = ClusterLists().source(config, kind, windows=False, ordered=True)
-    assert dict(source.constants)["LISTED"] == lines
+def test_lists_have_more_room_than_is_sent(config: ClusterListsConfig, elements: int) -> None:
+    """Four times that, so that a block makes its cut higher, or eight times where blocks own ranges and spread them."""
+    source = ClusterLists().source(config, "float32", windows=False, ordered=True)
+    assert dict(source.constants)["LISTED"] == elements
+
+
+@pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])
+def test_few_that_a_block_has_alone(largest: bool, sequences: Sequences) -> None:
+    """Each is compared with all: NaN, zeros of both signs and others that are equal; some that were listed before."""
+    config, strategy = ClusterListsConfig(1, 256, 2, 256), registry.get("cluster_lists")
+    generator = torch.Generator().manual_seed(int(largest))
+    few = torch.randint(-5, 5, (1, 100), generator=generator) * torch.tensor([[1.0, -1.0]]).repeat(1, 50)
+    few[0, torch.randperm(100, generator=generator)[:60]] = torch.nan
+    crowded = torch.randn(1, 2048, generator=generator).abs() * (-1 if largest else 1)
+    crowded[0, torch.randperm(2048, generator=generator)[:400]] *= 1e-3
+    for seed, (x, k) in enumerate([(few, 30), (few, 80), (few, 100), (crowded, 3), (crowded, 20), (crowded, 60)]):
+        case = Case(1, x.shape[1], k, "float32", largest=largest, layout="aligned")
+        _, indices = answer(sequences, strategy, config, case, x, seed=seed)
+        assert torch.equal(indices, best_columns(x, k, largest=largest)), k
 
 
 @pytest.mark.parametrize("count", [650, 750, 850])
@@ -137,10 +151,10 @@ def test_entries_are_spread_over_blocks_that_own_ranges(dtype: str, sequences: S
     """No crowd of equals, and no range that has too many, makes all blocks look for a cut."""
     config, k = ClusterListsConfig(8, 256, 1, 2048), 1000
     cols = config.room // DTYPE_BYTES[dtype]
-    usual = 12 * config.blocks  # looking for a cut takes as many, and what follows
+    most = 13 * config.blocks  # looking for a cut, and what follows, takes 114 and more
     for seed, name in enumerate(("ascending", "few_nan", "hashed_peaks", "ties", "scales")):
         x = inputs.make(name, 1, cols, k, getattr(torch, dtype), "cpu", seed)
-        assert barriers_of(sequences, config, x, k) <= usual + 2, name
+        assert barriers_of(sequences, config, x, k) <= most, name
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -76,18 +76,14 @@ KINDS = [
     Kind("block_buckets", "float32", BlockBucketsConfig(64, 8, 1280)),
     Kind("block_buckets", "bfloat16", BlockBucketsConfig(64, 4, 1280)),
     Kind("cluster_lists", "float32", ClusterListsConfig(1, 64, 4, 128)),
+    Kind("cluster_lists", "float32", ClusterListsConfig(1, 256, 2, 256)),
     Kind("cluster_lists", "float32", ClusterListsConfig(2, 32, 8, 64)),
     Kind("cluster_lists", "float32", ClusterListsConfig(4, 64, 2, 256)),
-    Kind("cluster_lists", "float64", ClusterListsConfig(2, 64, 2, 64)),
     Kind("cluster_lists", "bfloat16", ClusterListsConfig(8, 32, 1, 128)),
     Kind("cluster_lists", "float16", ClusterListsConfig(2, 64, 1, 128)),
-    Kind("cluster_lists", "uint8", ClusterListsConfig(2, 64, 1, 128)),
-    Kind("cluster_lists", "int64", ClusterListsConfig(4, 32, 2, 64)),
-    Kind("cluster_lists", "int32", ClusterListsConfig(8, 32, 1, 64)),
     Kind("cluster_lists", "float32", ClusterListsConfig(2, 128, 1, 64)),
     Kind("cluster_lists", "float32", ClusterListsConfig(8, 256, 1, 2048)),
     Kind("cluster_lists", "bfloat16", ClusterListsConfig(8, 256, 2, 2048)),
-    Kind("cluster_lists", "int32", ClusterListsConfig(8, 256, 1, 2048)),
 ]
 
 
