@@ -380,15 +380,14 @@ values[t] = word;
 
 
 def test_signals_are_begun_behind_any_barrier_of_the_cluster(programs: Programs) -> None:
-    relaxed = BEGINNING.replace("BARRIER", "tl::cluster_arrive_relaxed(); tl::cluster_wait();")
-    late = BEGINNING.replace("BARRIER", "__syncthreads();")
+    relaxed, late = (
+        programs.emulator(BEGINNING.replace("BARRIER", barrier), before=SIGNALS, cluster=2)
+        for barrier in ("tl::cluster_arrive_relaxed(); tl::cluster_wait();", "__syncthreads();")
+    )
     for seed, preempt in [(0, 0), (1, 1), (2, 5)]:
-        assert (
-            launch(programs.emulator(relaxed, before=SIGNALS, cluster=2), grid=2, seed=seed, preempt=preempt)
-            == [1] * 32
-        )
+        assert launch(relaxed, grid=2, seed=seed, preempt=preempt) == [1] * 32
         with pytest.raises(EmulatorError, match=r"uses a signal that nobody began|may not have begun"):
-            launch(programs.emulator(late, before=SIGNALS, cluster=2), grid=2, seed=seed, preempt=preempt)
+            launch(late, grid=2, seed=seed, preempt=preempt)
 
 
 DELAYS = {
