@@ -2,8 +2,9 @@
 
 FILE is like docs/figures/predictions/h200.json, and is written anew. With `--again` what strategies took near the
 best, at the points that it has, is timed again: after a kernel has changed, its times from before make predictions
-wrong. With `--worst` all that took about the best is, at so many points whose choice by all others was the worst: one
-of a thousand times that was wrong looks like that. With `--drawn` what is predicted to be near the best is timed at new
+wrong. With `--add` what new strategies shortlist is timed at the points that have no times of them. With `--worst` all
+that took about the best is, at so many points whose choice by all others was the worst: one of a thousand times that
+was wrong looks like that. With `--drawn` what is predicted to be near the best is timed at new
 shapes, drawn as the tag `grid` draws them; with `--beside` at one shape beside each of the worst points. All of a point
 are timed by turns, without torch.topk, and nothing is compiled that few points ask for: a race tells more of one point,
 this a little of hundreds a minute. What one GPU takes is told as the GPU of the file would, by what the best of all
@@ -62,6 +63,27 @@ def again(times: Times, strategies: Collection[str]) -> dict[TuningKey, list[Can
         if near and not key.routing and bytes_of(key) <= MOST_BYTES:
             others = [one for one in its if one.strategy not in strategies and one != TORCH_TOPK]
             found[key] = near + sorted(others, key=lambda one: (its[one], one))[:1]
+    return found
+
+
+def added(times: Times, strategies: Collection[str], device: Device) -> dict[TuningKey, list[Candidate]]:
+    """What strategies that have no times at a point ask for there, and the best of the others."""
+    found = {}
+    for key, its in times.items():
+        known = {one.strategy for one in its}
+        if key.routing or bytes_of(key) > MOST_BYTES or known == {TORCH_TOPK.strategy}:
+            continue
+        problem = problem_of(key, device.type)
+        able = [one for one in map(registry.get, strategies) if not one.reasons_unable(problem, device)]
+        configs = [
+            (one, config)
+            for one in able
+            if one.name not in known
+            for config in dict.fromkeys((*one.ladder(problem, device), *one.shortlist(problem, device)))
+        ]
+        if new := [one.candidate(config) for one, config in configs]:
+            best = min((one for one in its if one != TORCH_TOPK), key=lambda one: (its[one], one))
+            found[key] = [*new, best]
     return found
 
 
@@ -184,6 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--again", nargs="+", default=[], metavar="STRATEGY")
+    parser.add_argument("--add", nargs="+", default=[], metavar="STRATEGY")
     parser.add_argument("--worst", type=int, default=0, metavar="COUNT")
     parser.add_argument("--beside", type=int, default=0, metavar="COUNT")
     parser.add_argument("--drawn", type=int, default=0, metavar="COUNT")
@@ -199,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     most = max(options.worst, options.beside)
     bad = worst(times, recorded, most) if most else []
     anew = again({key: times[key] for key in bad[: options.worst]}, ALL)
-    asked = again(times, options.again) | anew
+    asked = added(times, options.add, place) | again(times, options.again) | anew
     asked |= proposed(beside(bad[: options.beside], options.seed), options.beside, place, times)
     asked |= proposed(spread(2 * options.drawn, seed=options.seed), options.drawn, place, times)
     found = dict(timed(without_rare(asked, place), device, options.seconds))
@@ -207,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     times = merged(times, {key: its for key, its in found.items() if key in anew}, ALL)
     write(
         options.file,
-        merged(times, {key: its for key, its in found.items() if key not in anew}, options.again),
+        merged(times, {key: its for key, its in found.items() if key not in anew}, {*options.again, *options.add}),
         recorded,
     )
 

@@ -161,6 +161,45 @@ def streams(config: Clusters, shared_bytes: int, problem: Problem, device: Devic
     )
 
 
+class Grid(Protocol):
+    """Of grid_maxima."""
+
+    @property
+    def blocks(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def loads(self) -> int: ...
+    @property
+    def messages(self) -> int: ...
+
+
+def grid(config: Grid, problem: Problem, device: Device) -> tuple[float, ...]:
+    """Rows that all of the device reads: a launch, bytes; reading, messages of a thread, what one block lists of them.
+
+    Of few messages for k more have three of the best: all that their warps read is read again.
+    """
+    threads, k, messages = config.threads, problem.k, config.messages
+    everywhere, part = problem.rows * config.blocks, problem.cols * problem.itemsize / config.blocks
+    times, busy = rounds(everywhere, threads, device, registers=64), load(everywhere, device)
+    again = k * (k / messages) ** 2 * problem.rows
+    return (
+        1.0,
+        problem.rows * problem.cols * problem.itemsize * 1e-6,
+        reading(part, everywhere, times),
+        remote(problem, device),
+        times * part / (threads * config.loads),
+        busy * part * 1e-3,
+        threads * 1e-2,
+        messages / threads,
+        k / threads,
+        k * (problem.itemsize == 2) / threads,
+        again,
+        again * part / threads,
+        float(problem.rows),
+    )
+
+
 def crowded(config: Clusters, shared_bytes: int, problem: Problem, device: Device) -> tuple[float, ...]:
     """The same where every block has a list of its own: also that one overflows in any row, and in how many.
 

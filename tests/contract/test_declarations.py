@@ -52,6 +52,7 @@ SHAPES = [
     (33, 4097, 64),
     (1, 8192, 8192),
     (2, 100_000, 2048),
+    (2, 1_000_000, 50),
     (200, 60_000, 20),
     (70_000, 64, 8),
     (3_000_000, 1000, 3),
@@ -146,7 +147,7 @@ def test_features_that_are_declared_are_served(strategy: Strategy) -> None:
     layouts = (MemoryLayout(64, vector=4, aligned=True), MemoryLayout(64 * 4, col_stride=4, inner=4))
     rules = [None, Routing(), Routing("sigmoid", True)]
     for device, dtype, answer, layout, cols, rule, whole in product(
-        *(DEVICES, DTYPE_BYTES, (*ANSWERS, *OPERATIONS.values(), MERGED, *WEIGHTS), layouts, (64, 1 << 17), rules),
+        *(DEVICES, DTYPE_BYTES, (*ANSWERS, *OPERATIONS.values(), MERGED, *WEIGHTS), layouts, (64, 1 << 18), rules),
         (False, True),
     ):
         if (rule is None) == (answer in WEIGHTS) or (rule is not None and (whole or dtype not in LOGITS)):
@@ -320,7 +321,10 @@ FAMILIES = [
     ("stream_maxima", Problem.contiguous(8, 1_000_000, 100)),
     ("split_radix", Problem.contiguous(256, 262_144, 1024, "bfloat16")),
     ("split_radix", Problem.contiguous(1, 100_000_000, 32, "float64", sorted=False)),
-    ("split_radix", Problem.contiguous(1, 10_000_000, 100)),
+    ("split_radix", Problem.contiguous(1, 10_000_000, 1000)),
+    ("split_radix", Problem.contiguous(1, 10_000_000, 100, stable=True)),
+    ("grid_maxima", Problem.contiguous(1, 10_000_000, 100)),
+    ("grid_maxima", Problem.contiguous(2, 2_000_000, 30, "bfloat16", sorted=False)),
     ("wide_radix", Problem.contiguous(1, 30_000_000, 30_000)),
     ("wide_radix", Problem.contiguous(5000, 40_000, 15_000)),
     ("wide_radix", Problem.contiguous(1, 1_000_000, 1_000_000, "int64")),
@@ -390,8 +394,8 @@ strategy, asked = registry.get(sys.argv[1]), 0
 routers = {"routing": Routing()}, {"routing": Routing("sigmoid", True)}
 forms = {"answer": "windows", "stable": True}, {"answer": "merged"}, {"sorted": False}
 for form in ({}, *routers, *forms):
-    for cols in (128, 1 << 17):
-        problem = Problem.contiguous(64, cols, cols if "sorted" in form else 5, **form)
+    for rows, cols in (64, 128), (64, 1 << 17), (2, 1 << 22):
+        problem = Problem.contiguous(rows, cols, cols if "sorted" in form else 5, **form)
         if not strategy.reasons_unable(problem, H100):
             for config in strategy.shortlist(problem, H100):
                 for source in strategy.program(config, problem, H100).sources:

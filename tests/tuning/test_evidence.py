@@ -24,6 +24,17 @@ def test_what_was_near_the_best_is_taken_again_beside_the_best_of_the_others() -
     assert evidence.again(times, {"wide_radix"}) == {}
 
 
+def test_what_a_new_strategy_shortlists_is_timed_where_it_is_able_and_has_no_times() -> None:
+    long = Workload(1, 10_000_000, 100).key
+    times = {KEY: {ONE: 11.0}, long: {OTHER: 22.0, ONE: 30.0, TORCH_TOPK: 10.0}}
+    found = evidence.added(times, ["grid_maxima"], H100)
+    problem, strategy = evidence.problem_of(long, "cuda"), registry.get("grid_maxima")
+    new = [strategy.candidate(config) for config in strategy.shortlist(problem, H100)]
+    assert found.keys() == {long}, "of so many short rows it serves none"
+    assert {*found[long]} == {*new, OTHER}
+    assert evidence.added({long: {**times[long], new[0]: 20.0}}, ["grid_maxima"], H100) == {}
+
+
 def test_drawn_shapes_are_new_and_what_is_asked_is_near_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOTOPK_SHIPPED", "1")
     found = evidence.proposed(spread(10, seed=3), 5, H100, {})

@@ -1,0 +1,100 @@
+"""grid_maxima with messages that tell little, ties, and rows in order, in the emulator."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotopk import registry
+from autotopk.oracle import inputs
+from autotopk.problem import DTYPE_BYTES
+from autotopk.strategies.grid_maxima import SPARSE, GridMaximaConfig
+from tests.contract.cases import LAYOUTS, ORDERS, Case
+from tests.contract.drawn import draw_values
+from tests.contract.emulated import answer
+from tests.emulator.sequences import Sequences
+
+pytestmark = pytest.mark.requires("g++")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A dtype, and what the kernels are compiled for."""
+
+    dtype: str
+    config: GridMaximaConfig
+
+    def __str__(self) -> str:
+        c = self.config
+        return f"{self.dtype}-{c.blocks}x{c.threads}x{c.loads}-c{c.capacity}"
+
+    @property
+    def vector(self) -> int:
+        """Elements of a line."""
+        return 16 // DTYPE_BYTES[self.dtype]
+
+    @property
+    def least_cols(self) -> int:
+        """That every thread has a line of."""
+        return (self.config.blocks * self.config.threads + 2) * self.vector
+
+    @property
+    def most_k(self) -> int:
+        """That its warps and its list suffice for."""
+        return min(self.config.capacity // 2 - self.vector, self.config.messages // SPARSE)
+
+
+KINDS = [
+    Kind("float32", GridMaximaConfig(16, 32, 2, 128)),
+    Kind("float32", GridMaximaConfig(9, 128, 1, 128)),
+    Kind("float32", GridMaximaConfig(4, 1024, 2, 256)),
+    Kind("bfloat16", GridMaximaConfig(20, 64, 4, 128)),
+    Kind("float16", GridMaximaConfig(24, 32, 2, 256)),
+]
+
+
+def cases(kind: Kind) -> Iterator[Case]:
+    layouts, orders = itertools.cycle(LAYOUTS), itertools.cycle(ORDERS)
+    for name in inputs.names_for(getattr(torch, kind.dtype)):
+        for more in (0, 37, 15_001):
+            for k in sorted({1, 2, kind.most_k}):
+                largest, order = next(orders)
+                yield Case(2, kind.least_cols + more, k, kind.dtype, name, largest, order, next(layouts))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_answers_right(kind: Kind, sequences: Sequences) -> None:
+    strategy = registry.get("grid_maxima")
+    for seed, case in enumerate(cases(kind)):
+        x = case.input("cpu")
+        found = answer(sequences, strategy, kind.config, case, x, indices_only=seed % 7 == 0, seed=seed)
+        assert not case.problems_with(x, found), case
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_answers_right_whatever_is_asked(sequences: Sequences, data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(KINDS))
+    case = Case(
+        rows=data.draw(st.integers(1, 3)),
+        cols=kind.least_cols + data.draw(st.integers(0, 3000)),
+        k=data.draw(st.integers(1, kind.most_k)),
+        dtype=kind.dtype,
+        largest=data.draw(st.booleans()),
+        layout=data.draw(st.sampled_from(LAYOUTS)),
+    )
+    x = draw_values(data, case.input("cpu"))
+    found = answer(sequences, registry.get("grid_maxima"), kind.config, case, x, seed=data.draw(st.integers(0, 1000)))
+    assert not case.problems_with(x, found), case
+
+
+def test_a_list_is_made_shorter_again_where_a_row_is_in_order(sequences: Sequences) -> None:
+    """Of 16 bits many are equal: the warp with the best has fewer of them than are wanted, and others have the next."""
+    case = Case(1, 1 << 21, 50, "float16", "ascending")
+    x = case.input("cpu")
+    found = answer(sequences, registry.get("grid_maxima"), GridMaximaConfig(37, 512, 4, 1024), case, x)
+    assert not case.problems_with(x, found)
