@@ -98,3 +98,31 @@ def test_a_list_is_made_shorter_again_where_a_row_is_in_order(sequences: Sequenc
     x = case.input("cpu")
     found = answer(sequences, registry.get("grid_maxima"), GridMaximaConfig(37, 512, 4, 1024), case, x)
     assert not case.problems_with(x, found)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("largest", [True, False])
+def test_a_thread_may_have_many_of_the_best_in_lines_far_apart(kind: Kind, largest: bool, sequences: Sequences) -> None:
+    """It tells of one of them, and that others are no worse."""
+    apart = kind.config.blocks * kind.config.threads * kind.vector
+    for seed, many in enumerate((2, 5, 9)):
+        case = Case(2, 10 * apart + 5, kind.most_k, kind.dtype, largest=largest)
+        x = case.input("cpu")
+        x[:, 77 + apart * torch.arange(many)] += 50 if largest else -50
+        found = answer(sequences, registry.get("grid_maxima"), kind.config, case, x, seed=seed)
+        assert not case.problems_with(x, found), case
+
+
+THREE = [(0, 1, 1), (1, 0, 0), (5, 5, 5), (32, 0, 1), (32, 33, 0), (0, 32, 33), (0, 1, 32)]
+"""Lines of the best element, the second and the third: of one warp, or of two that may share a message."""
+
+
+@pytest.mark.parametrize("kind", [one for one in KINDS if one.most_k >= 3], ids=str)
+@pytest.mark.parametrize("lines", THREE, ids=str)
+def test_what_a_message_has_no_room_for_is_found(kind: Kind, lines: tuple[int, ...], sequences: Sequences) -> None:
+    case = Case(1, kind.least_cols + 3000, 3, kind.dtype)
+    x = case.input("cpu")
+    for number, line in enumerate(lines):
+        x[:, line * kind.vector + number] = 60 - number
+    found = answer(sequences, registry.get("grid_maxima"), kind.config, case, x, seed=sum(lines))
+    assert not case.problems_with(x, found), case
