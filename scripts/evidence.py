@@ -61,29 +61,32 @@ def again(times: Times, strategies: Collection[str]) -> dict[TuningKey, list[Can
     for key, its in times.items():
         near = [one for one, us in its.items() if one.strategy in strategies and us <= NEAR * min(its.values())]
         if near and not key.routing and bytes_of(key) <= MOST_BYTES:
-            others = [one for one in its if one.strategy not in strategies and one != TORCH_TOPK]
-            found[key] = near + sorted(others, key=lambda one: (its[one], one))[:1]
+            found[key] = near + best_other(its, strategies)
     return found
+
+
+def best_other(its: Mapping[Candidate, float], strategies: Collection[str]) -> list[Candidate]:
+    """The best that is of none of the strategies, nor torch.topk; none where there is none."""
+    others = [one for one in its if one.strategy not in strategies and one != TORCH_TOPK]
+    return sorted(others, key=lambda one: (its[one], one))[:1]
 
 
 def added(times: Times, strategies: Collection[str], device: Device) -> dict[TuningKey, list[Candidate]]:
     """What strategies that have no times at a point ask for there, and the best of the others."""
     found = {}
     for key, its in times.items():
-        known = {one.strategy for one in its}
-        if key.routing or bytes_of(key) > MOST_BYTES or known == {TORCH_TOPK.strategy}:
+        best = best_other(its, strategies)
+        if key.routing or bytes_of(key) > MOST_BYTES or not best:
             continue
-        problem = problem_of(key, device.type)
-        able = [one for one in map(registry.get, strategies) if not one.reasons_unable(problem, device)]
-        configs = [
-            (one, config)
-            for one in able
-            if one.name not in known
-            for config in dict.fromkeys((*one.ladder(problem, device), *one.shortlist(problem, device)))
+        problem, known = problem_of(key, device.type), {one.strategy for one in its}
+        new = [
+            strategy.candidate(config)
+            for strategy in map(registry.get, strategies)
+            if strategy.name not in known and not strategy.reasons_unable(problem, device)
+            for config in dict.fromkeys((*strategy.ladder(problem, device), *strategy.shortlist(problem, device)))
         ]
-        if new := [one.candidate(config) for one, config in configs]:
-            best = min((one for one in its if one != TORCH_TOPK), key=lambda one: (its[one], one))
-            found[key] = [*new, best]
+        if new:
+            found[key] = new + best
     return found
 
 

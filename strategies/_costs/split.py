@@ -19,7 +19,7 @@ SORTED_AT_ONCE = 8
 
 
 class Lists(Protocol):
-    """Of split_radix."""
+    """Of split_radix and grid_maxima."""
 
     @property
     def blocks(self) -> int: ...
@@ -161,15 +161,9 @@ def streams(config: Clusters, shared_bytes: int, problem: Problem, device: Devic
     )
 
 
-class Grid(Protocol):
+class Grid(Lists, Protocol):
     """Of grid_maxima."""
 
-    @property
-    def blocks(self) -> int: ...
-    @property
-    def threads(self) -> int: ...
-    @property
-    def loads(self) -> int: ...
     @property
     def messages(self) -> int: ...
 

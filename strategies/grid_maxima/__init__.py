@@ -39,7 +39,7 @@ USUAL_CAPACITY = {"float32": 512, "float16": 1024}
 """By the kind of elements: of 16 bits more are equal."""
 
 LISTED = 1024
-"""Messages that are listed and put in order, with their keys, or four for each that may be among the best."""
+"""Words of shared memory: for a quarter as many messages of warps with more than they told, and for these in order."""
 
 RANKED = 256
 """Entries that are ranked among each other."""
@@ -140,9 +140,8 @@ class GridMaxima(Strategy):
 
     def heuristic(self, problem: Problem, device: Device) -> GridMaximaConfig | None:
         """One or two long rows."""
-        rungs = self.ladder(problem, device)
         suits = problem.rows <= 2 and problem.rows * problem.cols * problem.itemsize >= MIN_BYTES
-        return rungs[0] if suits and rungs else None
+        return next(iter(self.ladder(problem, device)), None) if suits else None
 
     def ladder(self, problem: Problem, device: Device) -> Sequence[GridMaximaConfig]:
         """More threads where they have many lines."""
@@ -182,12 +181,10 @@ def _program(config: GridMaximaConfig, kind: str) -> KernelProgram:
     )
 
 
+@lru_cache(1 << 10)  # one serves many shapes
 def _source(config: GridMaximaConfig, kind: str) -> CudaSource:
-    return _kernel(config.threads, config.loads, config.capacity, config.merged, kind)
-
-
-@lru_cache(1 << 10)  # one serves many numbers of blocks
-def _kernel(threads: int, loads: int, capacity: int, merged: int, kind: str) -> CudaSource:
+    """The same for any number of blocks."""
+    threads, capacity = config.threads, config.capacity
     kinds: dict[str, ParameterKind] = {
         **dict.fromkeys(("x", "messages", "started", "values", "indices"), "pointer"),
         "row_stride": "int64",
@@ -200,13 +197,13 @@ def _kernel(threads: int, loads: int, capacity: int, merged: int, kind: str) -> 
         "BLOCKS": 1,
         "LINES": 1,
         "THREADS": threads,
-        "LOADS": loads,
+        "LOADS": config.loads,
         "CAPACITY": capacity,
         "INTERVALS": intervals,
         "ITEMS": max(1, min(MOST_ITEMS, capacity // threads)),
         "APART": True,
         "MOST_PARTS": MOST_BLOCKS,
-        "MERGED": merged,
+        "MERGED": config.merged,
         "LISTED": listed,
         "RANKED": ranked,
         "RESIDENT": 1,

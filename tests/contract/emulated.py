@@ -1,6 +1,7 @@
 """How a strategy in CUDA C++ is asked in the emulator."""
 
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -9,12 +10,25 @@ from autotopk.device import H100
 from autotopk.kernel import scalars
 from autotopk.problem import Problem
 from autotopk.program import KernelProgram
+from autotopk.strategies._costs.split import Lists
 from autotopk.strategy import Config, Strategy
 from tests.contract.cases import Case, answer_amid_guards, at
 from tests.emulator.sequences import Sequences
 
 PREEMPTIONS = (0, 30, 400)
 """Accesses to shared memory after which another thread runs; 0 for threads that run until they must wait."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A dtype, and how blocks share a row, which its kernels are compiled for."""
+
+    dtype: str
+    config: Lists
+
+    def __str__(self) -> str:
+        c = self.config
+        return f"{self.dtype}-{c.blocks}x{c.threads}x{c.loads}-c{c.capacity}"
 
 
 def answer(
@@ -41,6 +55,16 @@ def answer(
     values, indices = answer_amid_guards(problem, x.dtype, index_dtype, launch)
     found = indices.long()
     return at(x, found) if indices_only else values, found
+
+
+def problems_of_all(
+    sequences: Sequences, strategy: Strategy, config: Config, cases: Iterable[Case], *, indices_of: int = 7
+) -> Iterator[tuple[Case, list[str]]]:
+    """What is wrong with each answer, threads in an order by the case's number; one of so many asks for indices."""
+    for seed, case in enumerate(cases):
+        x = case.input("cpu")
+        found = answer(sequences, strategy, config, case, x, indices_only=seed % indices_of == 0, seed=seed)
+        yield case, case.problems_with(x, found)
 
 
 def problem_of(case: Case, x: Tensor, *, indices_only: bool = False) -> Problem:

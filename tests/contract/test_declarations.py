@@ -147,7 +147,14 @@ def test_features_that_are_declared_are_served(strategy: Strategy) -> None:
     layouts = (MemoryLayout(64, vector=4, aligned=True), MemoryLayout(64 * 4, col_stride=4, inner=4))
     rules = [None, Routing(), Routing("sigmoid", True)]
     for device, dtype, answer, layout, cols, rule, whole in product(
-        *(DEVICES, DTYPE_BYTES, (*ANSWERS, *OPERATIONS.values(), MERGED, *WEIGHTS), layouts, (64, 1 << 18), rules),
+        *(
+            DEVICES,
+            DTYPE_BYTES,
+            (*ANSWERS, *OPERATIONS.values(), MERGED, *WEIGHTS),
+            layouts,
+            (64, 1 << 17, 1 << 18),
+            rules,
+        ),
         (False, True),
     ):
         if (rule is None) == (answer in WEIGHTS) or (rule is not None and (whole or dtype not in LOGITS)):
