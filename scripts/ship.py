@@ -1,12 +1,12 @@
 """Winners to ship: `python -m scripts.ship [TUNING.sqlite [sm_90.check]] [--beaten FILE]`, of a database of any GPU.
 
 What is shipped now stays, as an incumbent does, unless the other is 3 % faster beside torch.topk. Where its kernel has
-become other machine code it gives way, unless it was not raced again and the other is 3 % slower: it is stale then.
-Stale ones of GPUs that the database knows nothing of are left out. Predictions are fitted to docs/figures/predictions,
-as `python -m scripts.predictions` has them; without a database these alone are shipped anew. Winners that something
-else has beaten there since, by 3 %, are counted, and written to a file that `autotopk tune --from-misses` races again.
-What that GPU found out about shipped kernels, in `checks` of its cache folder, is added to what is known of those that
-are shipped: it checks those alone that nobody had checked.
+become other machine code, or may have, since nobody compiled it, it gives way, unless it was not raced again and the
+other is 3 % slower: it is stale then. Stale ones of GPUs that the database knows nothing of are left out. Predictions
+are fitted to docs/figures/predictions, as `python -m scripts.predictions` has them; without a database these alone are
+shipped anew. Winners that something else has beaten there since, by 3 %, are counted, and written to a file that
+`autotopk tune --from-misses` races again. What that GPU found out about shipped kernels, in `checks` of its cache
+folder, is added to what is known of those that are shipped: it checks those alone that nobody had checked.
 """
 
 from argparse import ArgumentParser
@@ -16,10 +16,12 @@ from pathlib import Path
 
 from autotopk import settings
 from autotopk.candidate import Candidate
+from autotopk.errors import AutotopkError
 from autotopk.fitted import rows_of
 from autotopk.key import TuningKey
 from autotopk.packs import Check, Packs, read_check
 from autotopk.runtime import borrowing, misses
+from autotopk.runtime.winners import is_current
 from autotopk.tuning import bounds
 from autotopk.tuning.fitting import Times
 from autotopk.tuning_db import artifact
@@ -44,7 +46,7 @@ def chosen(
         held = incumbents.pop((one.device.fingerprint, one.key), None)
         if held is None:
             found["new"].append(one)
-        elif borrowing.is_stale(held):
+        elif not is_known(held):
             lost = (one.key, held.candidate) not in raced and held.ratio <= one.ratio * (1 - REPLACE)
             found["kept, stale" if lost else "measured again"].append(held if lost else one)
         elif one.ratio <= held.ratio * (1 - REPLACE) and one.candidate != held.candidate:
@@ -55,6 +57,14 @@ def chosen(
         gone = one.device.fingerprint not in devices and borrowing.is_stale(one)
         found[GONE if gone else "kept"].append(one)
     return found
+
+
+def is_known(winner: Winner) -> bool:
+    """Whether the program that runs today is for sure the one that was measured."""
+    try:
+        return is_current(winner) is True
+    except AutotopkError:
+        return False
 
 
 def beaten(winners: Iterable[Winner], times: Times, fingerprint: str) -> list[TuningKey]:

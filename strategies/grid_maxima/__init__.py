@@ -213,7 +213,7 @@ def _source(config: GridMaximaConfig, kind: str) -> CudaSource:
         constants=tuple(constants.items()),
         parameters=tuple(kinds.items()),
         threads=threads,
-        shared_bytes=8 * capacity + 4 * (intervals + listed + ranked),
+        shared_bytes=12 * capacity + 4 * (intervals + listed),
         symbol=f"autotopk_grid_maxima_{kind}",
         code_dependencies=("autotopk.strategies._lines", "autotopk.strategies.split_radix"),
     )

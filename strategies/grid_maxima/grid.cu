@@ -19,6 +19,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   const List list = list_of(dynamic, &counters);
   const unsigned first = first_line(row, part) + threadIdx.x;
   ask_for_first(row, parts, first);
+  ask_for_edges(row);
+  ask_for_memory(its, part);
   clear_memory(list, exchange);
   const BestOfThread best = best_of_thread(row, parts, first, smallest);
   if (threadIdx.x == 0) counters.finishes = before == parts - 1;

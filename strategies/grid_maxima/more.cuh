@@ -25,7 +25,7 @@ __device__ __forceinline__ void list_more(const Row& row, const Messages& messag
       for (; chosen; chosen &= chosen - 1) {
         const unsigned e = __ffs(chosen) - 1, place = messages.place(line - first, e);
         if (place != Message::place(told.first) && place != Message::place(told.second))
-          numbers.add(list, atomicAdd(&list.counters->count, 1u), equal_key(element(bits[i], e), row.order), told_of(sender, place));
+          numbers.add(list, equal_key(element(bits[i], e), row.order), row.column(line, e));
       }
     }
   }
@@ -39,7 +39,7 @@ __device__ __forceinline__ bool list_all_more(const Row& row, const Messages& me
   unsigned *keys = senders + MOST_MORE, *sorted = keys + MOST_MORE, *sorted_keys = sorted + MOST_MORE;
   __syncthreads();
 #pragma unroll 1
-  for (unsigned i = threadIdx.x; i < count; i += THREADS) keys[i] = Message::key(messages.read(senders[i]));
+  for (unsigned i = threadIdx.x; i < count; i += THREADS) keys[i] = Message::key(messages.first(senders[i]));
   __syncthreads();
 #pragma unroll 1
   for (unsigned i = threadIdx.x; i < count; i += THREADS) {  // the best first
@@ -61,7 +61,6 @@ __device__ __forceinline__ bool list_all_more(const Row& row, const Messages& me
     __syncthreads();
     if (found > CAPACITY) return false;
     if (done + next == count || found < want + want / 2) continue;
-    if (threadIdx.x == 0) *numbers.far = 1;  // entries change places
     shorten(list, found, want, CAPACITY / 2, list.counters->cut, 0);
     least = list.counters->cut.key + 1;  // there are enough of its key
     if (least == 0) break;

@@ -3,14 +3,23 @@
 #include "best.cuh"
 #include "more.cuh"
 
-// A floor above which the first keys of exactly `want` messages are, or the largest key that so many reach, and are more.
-__device__ __forceinline__ unsigned floor_of(const Message (&its)[MOST_MESSAGES], unsigned want, Guess guess, Exchange& exchange) {
-  unsigned low = 0, high = guess.top, middle = guess.cut, at_low = ~0u;
+// The largest key of the block. Has a barrier.
+__device__ __forceinline__ unsigned largest_of_block(Exchange& exchange, unsigned key) {
+  const unsigned largest = largest_of_lanes(key);
+  if (lane_of() == 0) exchange.tops[warp_of()] = largest;
+  __syncthreads();
+  return largest_of_lanes(lane_of() < WARPS ? exchange.tops[lane_of()] : 0);
+}
+
+// A floor above which the first keys of exactly `want` messages are, or the largest key that so many reach, and are more. The first that
+// is tried is a guess.
+__device__ __forceinline__ unsigned floor_of(const Known& known, unsigned want, unsigned guess, Exchange& exchange) {
+  unsigned low = 0, high = largest_of_block(exchange, known.largest()), middle = min(guess, high), at_low = ~0u;
 #pragma unroll 1
   for (unsigned round = 0; low < high; round++) {
     unsigned own = 0;
 #pragma unroll
-    for (int i = 0; i < MOST_MESSAGES; i++) own += Message::key(its[i].first) >= middle;
+    for (int i = 0; i < MOST_MESSAGES; i++) own += known.first_key(i) >= middle;
     own = __reduce_add_sync(~0u, own);
     if (lane_of() == 0) atomicAdd(&exchange.found[round % 3], own);
     if (threadIdx.x == 0) exchange.found[(round + 1) % 3] = 0;
@@ -25,12 +34,9 @@ __device__ __forceinline__ unsigned floor_of(const Message (&its)[MOST_MESSAGES]
 }
 
 // List first keys that are at the floor until there are `want` entries, the messages of the first threads first. Begins with a barrier.
-__device__ __forceinline__ void list_ties(const Messages& messages, const List& list, const Numbers& numbers, Exchange& exchange,
-                                          unsigned listed, unsigned want) {
-  unsigned long long its[MOST_MESSAGES];
-#pragma unroll
-  for (int i = 0; i < MOST_MESSAGES; i++) its[i] = messages.read_or(i * THREADS + threadIdx.x).first;
-  const auto is_tie = [&](int i) { return i * THREADS + threadIdx.x < messages.count && Message::key(its[i]) == numbers.floor; };
+__device__ __forceinline__ void list_ties(const Row& row, const Known& known, const Messages& messages, const List& list, const Numbers& numbers,
+                                          Exchange& exchange, unsigned listed, unsigned want) {
+  const auto is_tie = [&](int i) { return i * THREADS + threadIdx.x < messages.count && known.first_key(i) == numbers.floor; };
   unsigned own = 0, all;
 #pragma unroll
   for (int i = 0; i < MOST_MESSAGES; i++) own += is_tie(i);
@@ -41,7 +47,8 @@ __device__ __forceinline__ void list_ties(const Messages& messages, const List& 
 #pragma unroll
   for (int i = 0; i < MOST_MESSAGES; i++)
     if (is_tie(i)) {
-      if (slot < want) numbers.add(list, slot, numbers.floor, told_of(i * THREADS + threadIdx.x, Message::place(its[i])));
+      const unsigned place = Message::place(known.messages[i].first);
+      if (slot < want) numbers.put(list, slot, numbers.floor, messages.column(row, i * THREADS + threadIdx.x, place));
       slot++;
     }
 }
@@ -106,27 +113,25 @@ struct MessagesOf {
   }
   __device__ __forceinline__ bool offer_again(List& list, Cut cut) {
     const unsigned at = (tile - 1) * THREADS + threadIdx.x;
-    const unsigned key = Message::key(messages.read(min(at, messages.count - 1)));
+    const unsigned key = Message::key(messages.first(min(at, messages.count - 1)));
     return asking = ::offer(list, asking && at < messages.count, key, at, cut);
   }
 };
 
-// The same as `finish` where a floor that was guessed is of no use, or where it lists too many to rank them among each other.
+// The same as `finish` where the floor is of no use, or where it lists too many to rank them among each other.
 template <class Answers>
-__device__ __noinline__ void finish_slowly(Row row, unsigned k, Messages messages, List list, Exchange* of_block, Edge edge, Guess guess,
+__device__ __noinline__ void finish_slowly(Row row, unsigned k, Messages messages, List list, Exchange* of_block, unsigned guess,
                                            Answers answers, bool all, unsigned found) {
   Exchange& exchange = *kept(of_block);
   list = {kept(list.keys), kept(list.columns), kept(list.intervals), kept(list.counters), list.round};
   unsigned* senders = senders_of(list);
   if (!all) {
-    Message its[MOST_MESSAGES];
-#pragma unroll
-    for (int i = 0; i < MOST_MESSAGES; i++) its[i] = messages.read_or(i * THREADS + threadIdx.x);
-    const Numbers numbers = {numbers_of(list), floor_of(its, k, guess, exchange), &exchange.lines[1]};
+    const Known known = known_of(row, messages, [] {});
+    const Numbers numbers = numbers_above(row, list, floor_of(known, k, guess, exchange), exchange);
     __syncthreads();
     clear_listed(list, exchange);
     __syncthreads();
-    list_above(its, edge, list, numbers, senders, exchange);
+    list_above(row, known, messages, list, numbers, senders, exchange);
     __syncthreads();
     found = list.counters->count;
     const unsigned more = exchange.lines[0];
@@ -136,16 +141,13 @@ __device__ __noinline__ void finish_slowly(Row row, unsigned k, Messages message
       found = list.counters->count;
     }
     if (all && found < k) {
-      list_ties(messages, list, numbers, exchange, found, k);
+      list_ties(row, known, messages, list, numbers, exchange, found, k);
       found = k;
       __syncthreads();
     }
   }
   const auto put = [&](unsigned rank, unsigned key, unsigned column) { answers.put(rank, key, column); };
   if (all) {
-#pragma unroll 1
-    for (unsigned i = threadIdx.x; i < found; i += THREADS) list.columns[i] = column_of(row, messages, list.columns[i]);
-    __syncthreads();
     Held held = hold(list, found);
     rank_held(list, held, found, k, even_intervals(list, held, found, row.cols, row.order), put);
     return;

@@ -11,8 +11,7 @@ struct BestOfThread {
   unsigned key, place, second_key, second_place, bound;
 };
 
-constexpr int ELEMENT_BITS = 3, ROUND_BITS = 9;  // of a place
-constexpr unsigned MOST_ROUNDS = 1u << ROUND_BITS;
+constexpr int ELEMENT_BITS = VECTOR == 4 ? 2 : 3, ROUND_BITS = 9;  // of a place
 
 // The first line of a block; that of each of its threads is next to it, and the next ones are so many further as the row has threads.
 __device__ __forceinline__ unsigned first_line(const Row& row, unsigned part) { return row.begin + part * THREADS; }
@@ -76,6 +75,12 @@ __device__ __forceinline__ void ask_for_first(const Row& row, unsigned parts, un
 #pragma unroll
   for (unsigned i = 0; i < LOADS; i++)
     if (first + i * parts * THREADS < row.end) asm volatile("prefetch.global.L2 [%0];" ::"l"(row.lines + first + i * parts * THREADS));
+}
+
+// The same for lines that are the row's in part.
+__device__ __forceinline__ void ask_for_edges(const Row& row) {
+  if (threadIdx.x == 0 && row.skew) asm volatile("prefetch.global.L2 [%0];" ::"l"(row.data()));
+  if (threadIdx.x == 1) asm volatile("prefetch.global.L2 [%0];" ::"l"(row.data() + row.cols - 1));
 }
 
 __device__ __forceinline__ BestOfThread best_of_thread(const Row& row, unsigned parts, unsigned first, bool smallest) {

@@ -52,6 +52,8 @@ BIG = [
     Case(33, 128_256, 50, "bfloat16", "minus_inf_padding", sorted=False),
     Case(8, 131_072, 2048, "float32", "sampler_peaks"),
     Case(8, 131_072, 2048, "float32", "sampler_holes", largest=False),
+    Case(2, 1_200_001, 60, "bfloat16", "ties", largest=False),
+    Case(7, 300_007, 12, "float16", "near_ties", layout="padded"),
 ]
 LONG = [
     Case(rows, cols, k, "float32", name, order, order)
@@ -61,6 +63,7 @@ LONG = [
         (1, 524_288, 2048),
         (256, 151_936, 64),
         (3, 1_000_003, 1000),
+        (1, 1_048_583, 100),
     )
     for name, order in zip(inputs.names_for(torch.float32), itertools.cycle((True, True, False)))
 ]

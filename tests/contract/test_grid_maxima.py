@@ -121,3 +121,38 @@ def test_what_a_message_has_no_room_for_is_found(kind: GridKind, lines: tuple[in
         x[:, line * kind.vector + number] = 60 - number
     found = answer(sequences, registry.get("grid_maxima"), kind.config, case, x, seed=sum(lines))
     assert not case.problems_with(x, found), case
+
+
+def above(value: float, dtype: str, steps: int) -> torch.Tensor:
+    """The element that is so many further from zero."""
+    element = torch.tensor([value], dtype=getattr(torch, dtype))
+    integers = torch.int16 if element.itemsize == 2 else torch.int32
+    return (element.view(integers) + steps).view(element.dtype)
+
+
+@pytest.mark.parametrize("kind", [one for one in KINDS if one.most_k >= 3], ids=str)
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_the_last_bit_of_what_a_message_has_no_room_for_decides(
+    kind: GridKind, steps: int, sequences: Sequences
+) -> None:
+    """The third of a warp is that little better than what another warp tells."""
+    case = Case(1, kind.least_cols + 3000, 3, kind.dtype)
+    x = case.input("cpu")
+    x[:, 0], x[:, kind.vector], x[:, 2 * kind.vector + 1], x[:, 70 * kind.vector] = (
+        6,
+        5.5,
+        above(5, kind.dtype, steps),
+        5,
+    )
+    found = answer(sequences, registry.get("grid_maxima"), kind.config, case, x, seed=steps)
+    assert not case.problems_with(x, found), case
+
+
+@pytest.mark.parametrize("kind", [one for one in KINDS if one.most_k >= 2], ids=str)
+def test_the_last_bit_decides_far_above_all_others(kind: GridKind, sequences: Sequences) -> None:
+    case = Case(1, kind.least_cols + 3000, 2, kind.dtype)
+    x = case.input("cpu")
+    x[:, 5], x[:, 300 * kind.vector] = 60_000, above(60_000, kind.dtype, 1)
+    found = answer(sequences, registry.get("grid_maxima"), kind.config, case, x)
+    assert not case.problems_with(x, found), case
+    assert found[1].tolist() == [[300 * kind.vector, 5]]

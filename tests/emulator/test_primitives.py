@@ -119,6 +119,10 @@ BITS: dict[str, tuple[str, Callable[[int], int]]] = {
     ),
     "umulhi": ("(int)__umulhi(v, 0xDEADBEEF)", lambda a: signed(a * 0xDEADBEEF >> 32)),
     "min_max": ("max(min(v, 1000), -1000)", lambda a: max(min(signed(a), 1000), -1000)),
+    "uint2float_rz": (
+        "(int)(unsigned)__uint2float_rz(v)",
+        lambda a: signed(a % 2**32 >> max(0, (a % 2**32).bit_length() - 24) << max(0, (a % 2**32).bit_length() - 24)),
+    ),
     "float_bits": ("__float_as_int(__uint_as_float(v & 0x7F7FFFFF))", lambda a: a & 0x7F7FFFFF),
     "ldg": ("__ldg(x + lane) ^ __ldcs(x + lane) ^ __ldcg(x + lane)", signed),
 }

@@ -86,6 +86,10 @@ SIMT_DEVICE int __float2int_rz(float x) { return static_cast<int>(x); }
 SIMT_DEVICE unsigned __float2uint_rz(float x) { return static_cast<unsigned>(x); }
 SIMT_DEVICE float __int2float_rn(int x) { return static_cast<float>(x); }
 SIMT_DEVICE float __uint2float_rn(unsigned x) { return static_cast<float>(x); }
+SIMT_DEVICE float __uint2float_rz(unsigned x) {
+  const float nearest = static_cast<float>(x);
+  return nearest > static_cast<double>(x) ? std::nextafterf(nearest, 0.0f) : nearest;
+}
 SIMT_DEVICE float __fmaf_rn(float a, float b, float c) { return std::fmaf(a, b, c); }
 SIMT_DEVICE float __saturatef(float x) { return std::fmin(std::fmax(x, 0.0f), 1.0f); }
 SIMT_DEVICE float __fdividef(float a, float b) { return a / b; }
