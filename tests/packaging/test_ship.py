@@ -2,23 +2,18 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from autotopk import settings
-from autotopk.candidate import TORCH_TOPK, Candidate, knobs_json
+from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import H100, cpu_device
 from autotopk.fitted import Fitted, model_of
-from autotopk.identity import Identity
-from autotopk.key import TuningKey
-from autotopk.problem import Problem
 from autotopk.runtime import misses
-from autotopk.tuning.candidates import program_of
 from autotopk.tuning_db import artifact
 from autotopk.workloads import Workload
 from scripts.predictions import tuned
-from scripts.ship import beaten, chosen
+from scripts.ship import beaten
 from tests.runtime.winners import winner
 
 FAST, OTHER = Candidate("block_radix", "{}"), Candidate("whole_rows", "{}")
@@ -66,17 +61,3 @@ def test_predictions_that_are_shipped_are_read(monkeypatch: pytest.MonkeyPatch) 
     assert kinds >= {"topk", "windows"}
     for rows in (fitted, [Fitted.of(row).row() for row in fitted]):  # as they are, and as they are exported
         assert all(model_of(row for row in rows if row[1] == kind).points for kind in kinds)
-
-
-def test_what_may_be_another_program_gives_way_to_what_was_measured_again() -> None:
-    """Nobody compiled what a winner's source is today, so that nothing tells whether its machine code is as it was."""
-    problem = Problem.contiguous(1, 1 << 20, 3, "float32", "cuda")
-    candidate = Candidate("grid_maxima", knobs_json({"blocks": 77, "threads": 256, "loads": 2, "capacity": 512}))
-    program = program_of(candidate, problem, H100)
-    now = Identity(program.source_digest(problem, 90), "b" * 32)
-    before = replace(now, source="a" * 32)
-    fields: dict[str, Any] = {"device": H100, "key": TuningKey.of(problem), "candidate": candidate}
-    held, again = (winner(1, 1 << 20, 3, **fields, identity=identity) for identity in (before, now))
-    for shipped, why in ((held, "measured again"), (replace(held, identity=now), "kept")):
-        found = chosen([shipped], [again], {(again.key, candidate)})
-        assert {name: its for name, its in found.items() if its} == {why: [again if shipped is held else shipped]}

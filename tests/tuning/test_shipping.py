@@ -6,10 +6,14 @@ from shutil import copyfile
 
 import pytest
 
-from autotopk.candidate import Candidate
+from autotopk.candidate import Candidate, knobs_json
 from autotopk.device import H100
+from autotopk.identity import Identity
+from autotopk.key import TuningKey
 from autotopk.packs import Check, read_check
+from autotopk.problem import Problem
 from autotopk.runtime import borrowing
+from autotopk.tuning.candidates import program_of
 from autotopk.tuning_db.records import Measurement
 from autotopk.tuning_db.store import Store
 from scripts import flips, ship
@@ -22,6 +26,7 @@ FAST, SLOW = Candidate("a", '{"warps":4}'), Candidate("b", '{"warps":4}')
 @pytest.fixture
 def stale(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(borrowing, "is_stale", lambda one: one.identity.code == "old")
+    monkeypatch.setattr(ship, "is_known", lambda one: one.identity.code != "old")
 
 
 @pytest.mark.usefixtures("stale")
@@ -40,6 +45,17 @@ def test_an_incumbent_stays_unless_it_is_beaten_or_of_other_code() -> None:
         assert [name for name, several in found.items() if several] == [why]
     assert [len(one) for one in ship.chosen([held], [], set()).values()] == [1, 0, 0, 0, 0, 0]
     assert [len(one) for one in ship.chosen([], [held], set()).values()] == [0, 0, 0, 0, 1, 0]
+
+
+def test_what_may_be_another_program_gives_way_to_what_was_measured_again() -> None:
+    """Nobody compiled what a winner's source is today, so that nothing tells whether its machine code is as it was."""
+    problem = Problem.contiguous(1, 1 << 20, 3, "float32", "cuda")
+    candidate = Candidate("grid_maxima", knobs_json({"blocks": 77, "threads": 256, "loads": 2, "capacity": 512}))
+    now = Identity(program_of(candidate, problem, H100).source_digest(problem, 90), "b" * 32)
+    again = replace(winner(candidate=candidate), device=H100, key=TuningKey.of(problem), identity=now)
+    held = replace(again, identity=replace(now, source="a" * 32))
+    assert ship.chosen([held], [again], {(again.key, candidate)})["measured again"] == [again]
+    assert ship.chosen([again], [held], {(again.key, candidate)})["kept"] == [again]
 
 
 @pytest.mark.usefixtures("stale")
