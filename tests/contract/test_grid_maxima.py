@@ -138,21 +138,21 @@ def test_the_last_bit_of_what_a_message_has_no_room_for_decides(
     """The third of a warp is that little better than what another warp tells."""
     case = Case(1, kind.least_cols + 3000, 3, kind.dtype)
     x = case.input("cpu")
-    x[:, 0], x[:, kind.vector], x[:, 2 * kind.vector + 1], x[:, 70 * kind.vector] = (
-        6,
-        5.5,
-        above(5, kind.dtype, steps),
-        5,
-    )
+    better = above(5, kind.dtype, steps)
+    for line, value in ((0, 6), (1, 5.5), (2, better), (70, 5)):
+        x[:, line * kind.vector] = value
     found = answer(sequences, registry.get("grid_maxima"), kind.config, case, x, seed=steps)
     assert not case.problems_with(x, found), case
 
 
 @pytest.mark.parametrize("kind", [one for one in KINDS if one.most_k >= 2], ids=str)
 def test_the_last_bit_decides_far_above_all_others(kind: GridKind, sequences: Sequences) -> None:
-    case = Case(1, kind.least_cols + 3000, 2, kind.dtype)
-    x = case.input("cpu")
-    x[:, 5], x[:, 300 * kind.vector] = 60_000, above(60_000, kind.dtype, 1)
-    found = answer(sequences, registry.get("grid_maxima"), kind.config, case, x)
-    assert not case.problems_with(x, found), case
-    assert found[1].tolist() == [[300 * kind.vector, 5]]
+    """Also where the worse of two is in the first column, and the better in the last that numbers have bits for."""
+    value = 60_000 if kind.dtype == "float16" else 1e30
+    case = Case(1, (1 << kind.least_cols.bit_length()) - 1, 2, kind.dtype)
+    for first, last in ((5, 300 * kind.vector), (0, case.cols - 1)):
+        x = case.input("cpu")
+        x[:, first], x[:, last] = value, above(value, kind.dtype, 1)
+        found = answer(sequences, registry.get("grid_maxima"), kind.config, case, x)
+        assert not case.problems_with(x, found), case
+        assert found[1].tolist() == [[last, first]]
