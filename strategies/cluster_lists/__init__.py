@@ -81,6 +81,9 @@ LEAST_SHARED = 1 << 17
 MOST_HELD = 8
 """Lines of a thread that it keeps; of more, those that reach a cut are listed and read again."""
 
+MOST_KEPT = 4096
+"""Lines of a block that are in shared memory, too: there is room beside lists of as many entries."""
+
 MOST_LISTED = 4096
 """Elements of a block that reach its cut, where it needs no more."""
 
@@ -215,6 +218,7 @@ def _source(config: ClusterListsConfig, kind: str, *, windows: bool) -> CudaSour
         "INTERVALS": _intervals(config),
         "ITEMS": max(1, min(MOST_ITEMS, config.capacity // config.threads)),
         "LISTED": _listed(config),
+        "KEPT": _kept(config),
         **({"HELD": min(config.lines, MOST_ALONE)} if windows else {}),
         "RESIDENT": config.resident,
     }
@@ -290,6 +294,12 @@ def _listed(config: ClusterListsConfig) -> int:
     return max(segment, min((8 if _owns(config) else 4) * segment, MOST_LISTED))
 
 
+def _kept(config: ClusterListsConfig) -> int:
+    """Lines of a block in shared memory, too."""
+    lines = config.threads * config.lines
+    return lines if config.lines <= MOST_HELD and lines <= MOST_KEPT and config.capacity <= MOST_KEPT else 0
+
+
 @lru_cache(1 << 10)
 def shared_bytes(config: ClusterListsConfig) -> int:
     """Of the list, its intervals, elements that reach a cut, chunks of lines and what blocks tell each other."""
@@ -300,7 +310,7 @@ def shared_bytes(config: ClusterListsConfig) -> int:
     signals = 112  # and what alignment takes
     told = config.blocks * 112 + warps * 40 + signals
     drawn = 1056 + 12 * config.blocks + 8 * warps  # entries that tell splitters, and what is told of ranges
-    return lists + chunks + told + (drawn if _owns(config) else 0)
+    return lists + chunks + 16 * _kept(config) + told + (drawn if _owns(config) else 0)
 
 
 strategy = ClusterLists()

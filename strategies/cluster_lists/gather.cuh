@@ -2,7 +2,7 @@
 // all others; each then has the lists of all, and ranks and writes its share of the answer.
 #pragma once
 #include "again.cuh"
-#include "alone.cuh"
+#include "few.cuh"
 #include "listed.cuh"
 
 // The cut of a block, and how many of its elements reach it: more than LIST_ROOM where they are not all listed.
@@ -82,7 +82,7 @@ __device__ __forceinline__ Own read_own(const Row& row, const Room& room, unsign
   for (int i = 0; i < ITEMS; i++) own.keys[i] = 0, own.intervals[i] = ~0u;
 #pragma unroll
   for (int g = 0; g < GROUPS; g++) {
-    const Read group = group_at<Blocks>(room, count, g * THREADS + threadIdx.x);
+    const Read group = group_at<Blocks, GROUP>(room, count, g * THREADS + threadIdx.x);
     own.columns[g] = group.columns;
     if (!group.count) continue;
     const Group<unsigned> bits = *reinterpret_cast<const Group<unsigned>*>(words + group.bits);
@@ -105,6 +105,9 @@ __device__ __forceinline__ void clear_counts(const Room& room) {
   if (threadIdx.x < 3) room.exchange.found[threadIdx.x] = 0;
   if (threadIdx.x == 0) room.exchange.lines[0] = room.list.counters->count = 0;
 }
+
+// Elements better than none: behind the list.
+__device__ __forceinline__ unsigned no_better_bits(Order order) { return order.turn ? 0x7F800000 : 0xFF800000; }
 
 // What is behind the last of the list is read, and sent, with it.
 template <class Blocks> __device__ __forceinline__ void clear_listed(const Room& room, Order order) {
@@ -191,16 +194,20 @@ __device__ __forceinline__ void select_gathered(const Row& row, Holding<Blocks>&
   clear_intervals(room.list);
   clear_listed<Blocks>(room, row.order);
   Blocks::arrive();  // waited for before anything is sent
+  if constexpr (KEEPS) keep_lines(holding, room.kept);
   find_best(row, holding, aim.spread, smallest);
   const Listed listed = list_own(row, holding, room, aim, k);
   Blocks::wait();
   const All told = tell_all<Blocks>(room, listed);
   const Key cut = told.cut;
-  if constexpr (Blocks::COUNT == 1 && MAY_BE_FEW)
-    if (listed.count >= k && listed.count <= FEW) 
-      return rank_few(row, listed_of<Blocks>(room), listed.count, room.list.intervals, &room.list.counters->count, places_of(room).packed(), k, answers);
   const Share share = share_of<Blocks>(k);
   if (told.most <= SEGMENT<Blocks>) {
+    if constexpr (FEW_EACH) {
+      if (rank_few<Blocks>(row, room, listed.count, cut, told.top, k, share, answers)) return;
+      __syncthreads();
+      clear_intervals(room.list);
+      __syncthreads();
+    }
     const Even even = even_between(told.top, cut, row.cols, row.order);
     // Most often intervals are of keys alone, or with 16 bits, of which many are equal, of keys and columns.
     const bool usual = even.scale <= 0 && (ELEMENT_BYTES == 2 || even.own == 0);

@@ -75,6 +75,7 @@ template <class Blocks> __device__ __forceinline__ void find_best(const Row& row
     smallest ? find_best<true, true>(holding, row.order, spread) : find_best<false, true>(holding, row.order, spread);
   else smallest ? find_best<true, false>(holding, row.order, spread) : find_best<false, false>(holding, row.order, spread);
   holding.part = 0, holding.part_line = ~0u;
+  if (row.begin == 0 && row.end == row.all_lines()) return;
   const bool has = threadIdx.x == 0 ? !row.whole(0) : threadIdx.x == 1 && row.end > 0 && row.end < row.all_lines();
   if (has && Blocks::own() == 0) {
     holding.part_line = threadIdx.x ? row.end : 0;
@@ -110,6 +111,9 @@ struct Aim {
   }
 };
 
+// Of what reaches a cut. The highest cut of several blocks is what counts.
+constexpr float DEVIATIONS = BLOCKS > 1 ? 4.5f : 4.f;
+
 template <class Blocks> __device__ __forceinline__ Aim aim_of(unsigned want, const Row& row) {
   const int spread = spread_of<Blocks>(want, row.cols), total = row.end - row.begin;
   unsigned looked_at = 0, threads = 0;  // lines of the block, and threads that have any
@@ -122,9 +126,10 @@ template <class Blocks> __device__ __forceinline__ Aim aim_of(unsigned want, con
   }
   const float elements = float(looked_at * VECTOR), wanted = __fdividef(float(want), float(row.cols)) * elements;
   Aim aim = {spread, 0, 0, elements, wanted, __fdividef(elements, float(max(threads, 1u))), float(threads)};
-  const float hits = aim.maxima_of(wanted + 4 * sqrtf(wanted) + 4);
+  const float hits = aim.maxima_of(wanted + DEVIATIONS * sqrtf(wanted) + 4);
   aim.in_block = min(unsigned(hits) + 1, max(threads, 1u));
-  aim.in_warp = min(unsigned(__fdividef(hits * 32, float(max(threads, 32u)))) + 1, 32u);
+  const float in_warp = __fdividef(hits * 33, float(max(threads, 32u)));  // the best of 32 is one of 33, on average; of warps some round up
+  aim.in_warp = min(max(unsigned(in_warp + (float(warp_of()) + 0.5f) * (1.f / WARPS)), 1u), 32u);
   return aim;
 }
 
@@ -136,8 +141,23 @@ template <bool ORDERED> __device__ __forceinline__ bool cut_is_common(const Exch
   return __popc(__ballot_sync(~0u, exchange.guesses[lane_of() % WARPS] >> (ORDERED ? BELOW_KEY : 0) == cut)) >= 16;
 }
 
-// The cut of this block. The maxima of every warp's threads tell one candidate, and all of the block's how many reach it. Where they
-// are to be ordered, the maxima of every warp are put in order, with what is below keys. Has two barriers.
+// The mean of the warps' candidates, which about as many maxima reach as each warp was asked for; 0 where it may mislead: one of them is far
+// from the others, or most are the two around it, as where few keys are different.
+template <bool ORDERED> __device__ __forceinline__ Key mean_of_candidates(const Exchange& exchange) {
+  constexpr bool ALL_BITS = ELEMENT_BYTES == 4 || ORDERED;  // 32 of them have no room in a sum
+  constexpr int BELOW = ORDERED ? BELOW_KEY : 0;
+  const Key its = exchange.guesses[lane_of() % WARPS], least = least_of_lanes(its), most = largest_of_lanes(its);
+  const Key sum = __reduce_add_sync(~0u, ALL_BITS ? its / 32 : its), mean = max(ALL_BITS ? sum : sum / 32, least);
+  const Key below = largest_of_lanes(its <= mean ? its : least), above = least_of_lanes(its >= mean ? its : most);
+  const int around = __popc(__ballot_sync(~0u, its >> BELOW == below >> BELOW || its >> BELOW == above >> BELOW));
+  const bool few = least != most && (around > 16 || (ALL_BITS && most - least < 1024));  // of which the mean tells 32
+  const bool far = (above == most && mean - below > below - least) || (below == least && above - mean > most - above);
+  return few || far ? 0 : mean >> BELOW;
+}
+
+// The cut of this block. The maxima of every warp's threads tell one candidate. The cut is their mean; where that may mislead, all of the block's
+// maxima tell how many reach each, and the highest that enough reach is. Where they are to be ordered, the maxima of every warp are put in order,
+// with what is below keys. Has a barrier, or two.
 template <bool ORDERED, class Blocks>
 __device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchange& exchange, unsigned* ranks, Aim aim, Order order,
                                          Key (*ordered)[32]) {
@@ -154,6 +174,7 @@ __device__ __forceinline__ Guess own_cut(const Holding<Blocks>& holding, Exchang
   const Key candidate = least_of_lanes(larger < aim.in_warp ? maximum : ~Key(0));
   if (lane_of() == 0) exchange.guesses[warp_of()] = candidate, exchange.tops[warp_of()] = top;
   __syncthreads();
+  if (const Key mean = mean_of_candidates<ORDERED>(exchange)) return {mean, largest_of_lanes(exchange.tops[lane_of() % WARPS])};
   const float limit = __uint2float_rn(candidate);
   float below[4] = {};  // how many maxima, rounded, which are integers: see `larger_of_lanes`
 #pragma unroll

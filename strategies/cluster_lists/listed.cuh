@@ -8,6 +8,15 @@ __device__ __forceinline__ unsigned word_of_line(uint4 line, int e) {
   return words[e / (4 / ELEMENT_BYTES)];
 }
 
+// Store elements of the line that is the row's in part, from a slot on.
+template <class Blocks> __device__ __forceinline__ void store_part(const Row& row, const Holding<Blocks>& holding, unsigned part, unsigned* slot) {
+#pragma unroll 1
+  for (; part; part &= part - 1, slot++) {
+    const unsigned column = row.column(holding.part_line, __ffs(part) - 1);
+    slot[0] = row.data()[column] * (ELEMENT_BYTES == 2 ? 0x10001u : 1u), slot[LIST_ROOM<Blocks>] = column;
+  }
+}
+
 // Store elements of the lines that a thread holds, from a slot on.
 template <class Blocks>
 __device__ __forceinline__ void store_held(const Row& row, const Holding<Blocks>& holding, const Reaching<Blocks>& reaching, unsigned* slot) {
@@ -23,11 +32,39 @@ __device__ __forceinline__ void store_held(const Row& row, const Holding<Blocks>
       slot++;
     }
   }
+  store_part(row, holding, reaching.part, slot);
+}
+
+// Keep the lines of a thread where its elements are found by their numbers.
+template <class Blocks> __device__ __forceinline__ void keep_lines(const Holding<Blocks>& holding, uint4* lines) {
+#pragma unroll
+  for (int i = 0; i < Blocks::HOLDS; i++) lines[i * THREADS + threadIdx.x] = holding.bits[i];
+}
+
+// As `store_held`, of lines that were kept: two elements at a time, so that few of a few threads take few turns.
+template <class Blocks>
+__device__ __forceinline__ void store_kept(const Row& row, const Holding<Blocks>& holding, const Reaching<Blocks>& reaching, const uint4* lines,
+                                           unsigned* slot) {
+  constexpr unsigned COLUMNS = LIST_ROOM<Blocks>;
+  const unsigned* words = reinterpret_cast<const unsigned*>(lines + threadIdx.x);
+  const auto word = [&](unsigned at) { return words[at / VECTOR * (4 * THREADS) + at % VECTOR / (4 / ELEMENT_BYTES)]; };
+  const unsigned first = row.column(holding.line(0), 0);
+  const auto column = [&](unsigned at) { return first + at / VECTOR * (Holding<Blocks>::STRIDE * VECTOR) + at % VECTOR; };
+#pragma unroll
+  for (int i = 0; i < Reaching<Blocks>::WORDS; i++) {
 #pragma unroll 1
-  for (unsigned left = reaching.part; left; left &= left - 1, slot++) {
-    const unsigned column = row.column(holding.part_line, __ffs(left) - 1);
-    slot[0] = row.data()[column] * (ELEMENT_BYTES == 2 ? 0x10001u : 1u), slot[COLUMNS] = column;
+    for (unsigned left = reaching.words[i]; left;) {
+      const unsigned one = i * 32 + __ffs(left) - 1;
+      left &= left - 1;
+      const unsigned other = left ? i * 32 + __ffs(left) - 1 : one;
+      const unsigned its[2] = {word(one), word(other)};
+      slot[0] = its[0], slot[COLUMNS] = column(one);
+      if (left) slot[1] = its[1], slot[COLUMNS + 1] = column(other);
+      slot += 2, left &= left - 1;
+    }
+    if (__popc(reaching.words[i]) % 2) slot--;
   }
+  store_part(row, holding, reaching.part, slot);
 }
 
 // List lines of a thread that reach a limit, where they are read again. Returns how many the block has: if more than LISTED, not all are
@@ -79,7 +116,10 @@ __device__ __forceinline__ unsigned list_elements(const Row& row, const Holding<
     const unsigned own = reaching.count();
     const bool dense = common && __any_sync(~0u, own > Blocks::HOLDS * VECTOR / 2);  // slots of the lanes would share banks
     const unsigned slot = reserve_from(found, dense ? LIST_ROOM<Blocks> + 1 : own);
-    if (slot + own <= LIST_ROOM<Blocks>) store_held(row, holding, reaching, elements.bits + slot);
+    if (slot + own <= LIST_ROOM<Blocks>) {
+      if constexpr (KEEPS) store_kept(row, holding, reaching, room.kept, elements.bits + slot);
+      else store_held(row, holding, reaching, elements.bits + slot);
+    }
   } else {
     const Limit limit(cut, row.order);
     const bool half = ELEMENT_BYTES == 2 && row.order.half();
@@ -107,7 +147,7 @@ struct Read {
 };
 
 // Of few blocks the groups of one are numbered behind those of another, so that all threads have about as many.
-template <class Blocks> __device__ __forceinline__ Read group_at(const Room& room, unsigned own, unsigned number) {
+template <class Blocks, int GROUP> __device__ __forceinline__ Read group_at(const Room& room, unsigned own, unsigned number) {
   constexpr unsigned SIZE = SEGMENT<Blocks>;
   unsigned block = 0, first = number * GROUP, count = own;
   if constexpr (Blocks::COUNT > 4) {

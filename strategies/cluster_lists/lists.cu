@@ -1,6 +1,7 @@
 // The best k of every row, a cluster for each.
 //
 // Compile-time: see keys.cuh, list.cuh, order.cuh, cluster.cuh, lines.cuh; LISTED (elements of a block that reach its cut, for which there is room);
+// KEPT (lines of a block that are in shared memory, too: all or none);
 // RESIDENT (blocks of a processor that registers must suffice for).
 #include "owners.cuh"
 

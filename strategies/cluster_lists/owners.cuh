@@ -176,6 +176,7 @@ __device__ __forceinline__ void select_owned(const Row& row, Holding<Together>& 
   clear_owners(room);
   begin_rounds<Together>(room.told);
   Together::arrive();  // waited for before anything is told
+  if constexpr (KEEPS) keep_lines(holding, room.kept);
   find_best(row, holding, aim.spread, smallest);
   const Guess own = own_cut<true>(holding, room.exchange, room.told.ranks, aim, row.order, owners.maxima);
   cluster_wait();

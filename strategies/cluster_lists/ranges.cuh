@@ -57,6 +57,7 @@ struct Starts {
   unsigned low, middle, high;  // of a lane's first two intervals, the other two, and behind the last; 16 bits each
   bool crowd;                  // whether an interval has so many that ranking among them takes too long
 
+  __device__ __forceinline__ unsigned all() const { return __shfl_sync(~0u, high, 31); }
   __device__ __forceinline__ void find(unsigned interval, unsigned& begin, unsigned& end) const {
     const int lane = interval / 4;
     const unsigned two = __shfl_sync(~0u, low, lane), other = __shfl_sync(~0u, middle, lane), last = __shfl_sync(~0u, high, lane);

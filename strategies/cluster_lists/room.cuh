@@ -50,12 +50,17 @@ struct Elements {
 
 constexpr unsigned LINE_ROOM = HELD_LINES<Together> ? 0 : LISTED;
 
+// Whether the lines of a thread are in shared memory, too, where elements are found by their numbers.
+constexpr bool KEEPS = KEPT > 0;
+static_assert(KEPT == 0 || (KEPT == LINES * THREADS && HELD_LINES<Together>), "lines that are read again are not kept");
+
 struct Room {
   List list;        // of entries in their places
   Elements sent;    // [CAPACITY] of all blocks, in a segment for each, where there are several
   Elements listed;  // [LISTED] that reach the block's cut
   unsigned* lines;  // [LINE_ROOM] that have some
   unsigned short* chunks;  // [BLOCKS][COUNTED_CHUNKS] of elements of a key
+  uint4* kept;      // [KEPT] lines of all threads
   Told& told;
   Exchange& exchange;
 };
@@ -75,8 +80,9 @@ __device__ __forceinline__ Room room_of(unsigned char* dynamic, Counters& counte
   unsigned* listed = list.intervals + INTERVALS;
   unsigned *lines = listed + 2 * LISTED, *sent = lines + LINE_ROOM;
   unsigned short* chunks = reinterpret_cast<unsigned short*>(sent + (BLOCKS > 1 ? 2 * CAPACITY : 0));
-  Told& told = *reinterpret_cast<Told*>(chunks + BLOCKS * COUNTED_CHUNKS);
-  return {list, {sent, sent + CAPACITY}, {listed, listed + LISTED}, lines, chunks, told, *kept(&exchange)};
+  uint4* kept_lines = reinterpret_cast<uint4*>(chunks + BLOCKS * COUNTED_CHUNKS);
+  Told& told = *reinterpret_cast<Told*>(kept_lines + KEPT);
+  return {list, {sent, sent + CAPACITY}, {listed, listed + LISTED}, lines, chunks, kept_lines, told, *kept(&exchange)};
 }
 
 // The sum over the lanes up to this one: where all numbers are small, from votes on their bits, none of which waits for another.

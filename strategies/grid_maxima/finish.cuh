@@ -53,8 +53,12 @@ __device__ __forceinline__ void finish(const Row& row, unsigned k, const Message
   __syncthreads();
   if (again) {
     found = list.counters->count;
-    if (listed && few()) rank();
-    else finish_slowly(row, k, messages, list, &exchange, numbers.floor + 1, answers, listed && found <= CAPACITY, found);
+    if (listed && few()) {
+      rank();
+    } else {
+      const bool told = found >= k && found <= CAPACITY && more <= MOST_MORE;
+      finish_slowly(row, k, messages, list, &exchange, numbers.floor, answers, told ? listed ? Listed::ALL : Listed::TOLD : Listed::NOTHING);
+    }
   }
   clear_messages(messages);
 }

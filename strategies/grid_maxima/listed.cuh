@@ -106,7 +106,8 @@ __device__ __forceinline__ void list_above(const Row& row, const Known& known, c
     own += above, besides |= unsigned(above && (second || known.messages[i].perhaps_several(floor))) << i;
   }
   const unsigned slot = reserve(list, own);
-  if (slot + own <= CAPACITY) {
+  if (slot + own > CAPACITY) besides = 0;  // this list is of no use
+  else {
     unsigned next = slot;
 #pragma unroll
     for (int i = 0; i < MOST_MESSAGES; i++)

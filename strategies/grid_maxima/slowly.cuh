@@ -34,8 +34,9 @@ __device__ __forceinline__ unsigned floor_of(const Known& known, unsigned want, 
 }
 
 // List first keys that are at the floor until there are `want` entries, the messages of the first threads first. Begins with a barrier.
-__device__ __forceinline__ void list_ties(const Row& row, const Known& known, const Messages& messages, const List& list, const Numbers& numbers,
+__device__ __forceinline__ void list_ties(const Row& row, const Messages& messages, const List& list, const Numbers& numbers,
                                           Exchange& exchange, unsigned listed, unsigned want) {
+  const Known known = known_of(row, messages, [] {});
   const auto is_tie = [&](int i) { return i * THREADS + threadIdx.x < messages.count && known.first_key(i) == numbers.floor; };
   unsigned own = 0, all;
 #pragma unroll
@@ -118,22 +119,29 @@ struct MessagesOf {
   }
 };
 
-// The same as `finish` where the floor is of no use, or where it lists too many to rank them among each other.
+// What is listed of what is above a floor: nothing that is of use, what messages tell, or all.
+enum class Listed { NOTHING, TOLD, ALL };
+
+// The same as `finish` where the floor is of no use, or where there is too much above it to rank it.
 template <class Answers>
-__device__ __noinline__ void finish_slowly(Row row, unsigned k, Messages messages, List list, Exchange* of_block, unsigned guess,
-                                           Answers answers, bool all, unsigned found) {
+__device__ __noinline__ void finish_slowly(Row row, unsigned k, Messages messages, List list, Exchange* of_block, unsigned floor,
+                                           Answers answers, Listed listed) {
   Exchange& exchange = *kept(of_block);
   list = {kept(list.keys), kept(list.columns), kept(list.intervals), kept(list.counters), list.round};
   unsigned* senders = senders_of(list);
-  if (!all) {
+  bool all = true;
+  if (listed == Listed::NOTHING) {
     const Known known = known_of(row, messages, [] {});
-    const Numbers numbers = numbers_above(row, list, floor_of(known, k, guess, exchange), exchange);
+    floor = floor_of(known, k, floor + 1, exchange);
     __syncthreads();
     clear_listed(list, exchange);
     __syncthreads();
-    list_above(row, known, messages, list, numbers, senders, exchange);
+    list_above(row, known, messages, list, numbers_above(row, list, floor, exchange), senders, exchange);
     __syncthreads();
-    found = list.counters->count;
+  }
+  const Numbers numbers = numbers_above(row, list, floor, exchange);
+  unsigned found = list.counters->count;
+  if (listed != Listed::ALL) {
     const unsigned more = exchange.lines[0];
     all = more <= MOST_MORE && found <= CAPACITY;
     if (more && all) {
@@ -141,7 +149,7 @@ __device__ __noinline__ void finish_slowly(Row row, unsigned k, Messages message
       found = list.counters->count;
     }
     if (all && found < k) {
-      list_ties(row, known, messages, list, numbers, exchange, found, k);
+      list_ties(row, messages, list, numbers, exchange, found, k);
       found = k;
       __syncthreads();
     }
