@@ -122,7 +122,7 @@ def test_lists_have_more_room_than_is_sent(config: ClusterListsConfig, elements:
 
 @pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])
 def test_few_that_a_block_has_alone(largest: bool, sequences: Sequences) -> None:
-    """Each is compared with all: NaN, zeros of both signs and others that are equal; some that were listed before."""
+    """NaN, zeros of both signs and others that are equal; some that were listed before."""
     config, strategy = ClusterListsConfig(1, 256, 2, 256), registry.get("cluster_lists")
     generator = torch.Generator().manual_seed(int(largest))
     few = torch.randint(-5, 5, (1, 100), generator=generator) * torch.tensor([[1.0, -1.0]]).repeat(1, 50)
@@ -132,6 +132,34 @@ def test_few_that_a_block_has_alone(largest: bool, sequences: Sequences) -> None
     for seed, (x, k) in enumerate([(few, 30), (few, 80), (few, 100), (crowded, 3), (crowded, 20), (crowded, 60)]):
         case = Case(1, x.shape[1], k, "float32", largest=largest, layout="aligned")
         _, indices = answer(sequences, strategy, config, case, x, seed=seed)
+        assert torch.equal(indices, best_columns(x, k, largest=largest)), k
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_short_list_takes_four_barriers(dtype: str, sequences: Sequences) -> None:
+    """One for a cut that is a mean, one for the list, two for its order; one more where a warp is far above others."""
+    config, k = ClusterListsConfig(1, 256, 4, 256), 100
+    x = torch.randn(1, config.room // DTYPE_BYTES[dtype], generator=torch.Generator().manual_seed(1))
+    x = x.to(getattr(torch, dtype))
+    assert barriers_of(sequences, config, x, k) == 4
+    lines = x.view(-1, 32, 16 // DTYPE_BYTES[dtype])  # of every warp by turns
+    lines[3, :, 0] += 1000
+    assert barriers_of(sequences, config, x, k) == 5
+
+
+@pytest.mark.parametrize("config", [ClusterListsConfig(2, 256, 2, 512), ClusterListsConfig(2, 256, 2, 2048)], ids=str)
+@pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])
+def test_what_is_below_the_highest_cut_does_not_count(
+    largest: bool, config: ClusterListsConfig, sequences: Sequences
+) -> None:
+    """All wanted are one block's, which lists less than k of them; the other lists as many, all worse."""
+    generator = torch.Generator().manual_seed(0)
+    lines = torch.rand(config.room // 16 // 64, 2, 32, 4, generator=generator)  # of each block by turns
+    lines[:, 0] += 5
+    x = lines.reshape(1, -1) * (1 if largest else -1)
+    for k in (60, 64, 68, 72, 100, 150):  # of few that do not count no interval is a crowd
+        case = Case(1, x.shape[1], k, "float32", largest=largest, layout="aligned")
+        _, indices = answer(sequences, registry.get("cluster_lists"), config, case, x)
         assert torch.equal(indices, best_columns(x, k, largest=largest)), k
 
 
