@@ -161,6 +161,51 @@ def streams(config: Clusters, shared_bytes: int, problem: Problem, device: Devic
     )
 
 
+class Listing(Protocol):
+    """Of stream_lists."""
+
+    @property
+    def threads(self) -> int: ...
+    @property
+    def loads(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def resident_threads(self) -> int: ...
+    @property
+    def shared_bytes(self) -> int: ...
+
+
+def listed(config: Listing, entries: int, problem: Problem, device: Device) -> tuple[float, ...]:
+    """A row that a block streams, of which so many entries are listed: a launch, bytes; reading, a list, its order.
+
+    A list for little more than that overflows more often than in proportion.
+    """
+    threads, rows, k, capacity = config.threads, problem.rows, problem.k, config.capacity
+    part = problem.cols * problem.itemsize
+    registers = REGISTERS // config.resident_threads
+    times, busy = rounds(rows, threads, device, config.shared_bytes, registers), load(rows, device)
+    full = min(entries / capacity, 1.0)
+    return (
+        1.0,
+        rows * part * 1e-6,
+        reading(part, rows, times),
+        float(times),
+        times * (problem.itemsize == 2),
+        times * threads * 1e-2,
+        times * part / (threads * config.loads),
+        times * part / threads,
+        times * entries / threads,
+        times * capacity / threads,
+        times * k / threads,
+        times * full**4 * part / threads,
+        busy * part * 1e-3,
+        busy * entries * 1e-3,
+        busy * k * 1e-3,
+        busy * (config.loads == 8),
+    )
+
+
 class Grid(Lists, Protocol):
     """Of grid_maxima."""
 

@@ -146,22 +146,16 @@ def test_features_that_are_declared_are_served(strategy: Strategy) -> None:
     served: set[object] = set()
     layouts = (MemoryLayout(64, vector=4, aligned=True), MemoryLayout(64 * 4, col_stride=4, inner=4))
     rules = [None, Routing(), Routing("sigmoid", True)]
-    for device, dtype, answer, layout, cols, rule, whole in product(
-        *(
-            DEVICES,
-            DTYPE_BYTES,
-            (*ANSWERS, *OPERATIONS.values(), MERGED, *WEIGHTS),
-            layouts,
-            (64, 1 << 17, 1 << 18),
-            rules,
-        ),
+    sizes = (4, 64), (4, 1 << 17), (4, 1 << 18), (40, 1 << 17)
+    for device, dtype, answer, layout, (rows, cols), rule, whole in product(
+        *(DEVICES, DTYPE_BYTES, (*ANSWERS, *OPERATIONS.values(), MERGED, *WEIGHTS), layouts, sizes, rules),
         (False, True),
     ):
         if (rule is None) == (answer in WEIGHTS) or (rule is not None and (whole or dtype not in LOGITS)):
             continue
         vector = gcd(layout.vector * 4, VECTOR_BYTES) // DTYPE_BYTES[dtype]
         layout = replace(layout, vector=max(1, vector))
-        place = replace(Problem.contiguous(4, cols, 3, device_type=device.type), layout=layout)
+        place = replace(Problem.contiguous(rows, cols, 3, device_type=device.type), layout=layout)
         k = cols if whole else 3
         problem = replace(place, k=k, dtype=dtype, sorted=not whole, answer=answer, routing=rule)
         if not strategy.reasons_unable(problem, device):
@@ -316,17 +310,19 @@ FAMILIES = [
     ("block_radix", Problem.contiguous(30_000, 1232, 47)),
     ("block_radix", Problem.contiguous(64, 8192, 128)),
     ("block_radix", Problem.contiguous(1, 8192, 8192)),
-    ("load_maxima", Problem.contiguous(256, 65_536, 64, "bfloat16")),
+    ("load_maxima", Problem.contiguous(256, 49_152, 64, "bfloat16")),
+    ("stream_lists", Problem.contiguous(256, 65_536, 64, "bfloat16")),
     ("cluster_lists", Problem.contiguous(1, 131_072, 2048)),
     ("cluster_lists", Problem.contiguous(64, 65_536, 1024, "bfloat16")),
     ("cluster_radix", Problem.contiguous(1, 131_072, 2048, "int32")),
     ("cluster_radix", Problem.contiguous(1000, 40_000, 4096)),
     ("split_radix", Problem.contiguous(1000, 65_536, 4096)),
-    ("split_radix", Problem.contiguous(256, 131_072, 512)),
-    ("stream_maxima", Problem.contiguous(256, 151_936, 64, "bfloat16")),
+    ("stream_lists", Problem.contiguous(256, 131_072, 512)),
+    ("stream_lists", Problem.contiguous(256, 151_936, 64, "bfloat16")),
     ("stream_maxima", Problem.contiguous(100, 1_000_000, 64)),
     ("stream_maxima", Problem.contiguous(8, 1_000_000, 100)),
-    ("split_radix", Problem.contiguous(256, 262_144, 1024, "bfloat16")),
+    ("stream_lists", Problem.contiguous(256, 262_144, 1024, "bfloat16")),
+    ("split_radix", Problem.contiguous(256, 262_144, 4096, "bfloat16")),
     ("split_radix", Problem.contiguous(1, 100_000_000, 32, "float64", sorted=False)),
     ("split_radix", Problem.contiguous(1, 10_000_000, 1000)),
     ("split_radix", Problem.contiguous(1, 10_000_000, 100, stable=True)),

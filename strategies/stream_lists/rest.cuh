@@ -1,0 +1,226 @@
+// What is rare. Where the list was full, or too few elements reached the cut, lines from all over the row tell another, and warps go on where they
+// were, or from the beginning; where most have the cut's key, what is above it is listed, and the first of its equals by columns are looked for.
+// Where that is not enough, lists that are full are made shorter until the row is read.
+#pragma once
+#include "ranks.cuh"
+#include "taken.cuh"
+
+// What a warp has not looked at yet: batches, the first of them from a line on, and lines that are the row's in part.
+struct Progress {
+  Left left;
+  unsigned line;
+  bool edges;
+};
+
+// On from there. Returns whether there was no room.
+__device__ __forceinline__ bool stream_again(const Row& row, Sharing& sharing, const List& list, Filled& filled, Progress& at) {
+  const Cut cut = filled.cut;
+#pragma unroll 1
+  for (; is_left(sharing, at.left); move(sharing, at.left), at.line = 0) {
+    const Batch batch = first_left(row, sharing, at.left);
+    uint4 bits[LOADS];
+    fetch(row, batch, bits);
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) {
+      if (i < at.line) continue;
+      const unsigned column = row.column(batch.line(i), 0);
+      unsigned passing = 0;
+#pragma unroll
+      for (int e = 0; e < VECTOR; e++) passing |= unsigned(chosen(equal_key(element(bits[i], e), row.order), column + e, cut)) << e;
+      if (batch.line(i) >= row.end) passing = 0;
+      if (!__any_sync(~0u, passing)) continue;
+      unsigned slot;
+      if (!claim(list, filled, __popc(passing), slot)) {
+        at.line = i;
+        return true;
+      }
+#pragma unroll
+      for (int e = 0; e < VECTOR; e++) {
+        if (!(passing >> e & 1)) continue;
+        list.keys[slot] = equal_key(element(bits[i], e), row.order), list.columns[slot] = column + e;
+        slot++;
+      }
+    }
+  }
+  if (at.edges && !take_edges(row, list, filled, cut, true)) return true;
+  at.edges = false;
+  return false;
+}
+
+// The same with what all elements that reach a limit are listed as: bits. Two batches are on their way.
+__device__ __forceinline__ bool stream_on(const Row& row, Sharing& sharing, const List& list, Filled& filled, Limit limit, Progress& at) {
+  uint4 one[LOADS], other[LOADS];
+  fetch(row, first_left(row, sharing, at.left), other);
+#pragma unroll 1
+  for (; is_left(sharing, at.left); move(sharing, at.left)) {
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) one[i] = other[i];
+    fetch(row, second_left(row, sharing, at.left), other);
+    if (!take(row, list, filled, limit, first_left(row, sharing, at.left), one)) return true;
+  }
+  if (at.edges && !take_edges(row, list, filled, filled.cut, false)) return true;
+  at.edges = false;
+  return false;
+}
+
+// Keep what of the list's `count` entries, which are bits, reaches a cut. Begins behind a barrier, and ends with one.
+__device__ __forceinline__ void keep_reaching(List& list, unsigned count, Key cut, Order order) {
+  unsigned words[ITEMS], columns[ITEMS], stays = 0;
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
+    const unsigned at = i * THREADS + threadIdx.x;
+    if (at >= count) continue;
+    words[i] = unsigned(list.keys[at]), columns[i] = list.columns[at];
+    stays |= unsigned(equal_key(Element(words[i]), order) >= cut) << i;
+  }
+  empty_list(list);
+  unsigned slot = reserve(list, __popc(stays));
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++)
+    if (stays >> i & 1) list.keys[slot] = words[i], list.columns[slot] = columns[i], slot++;
+  __syncthreads();
+}
+
+// Call `put(rank, key, column)` for the first `want` elements of a key by columns, ranks from `first` on. Returns whether there are as many.
+// Begins behind a barrier.
+template <class Put>
+__device__ __forceinline__ bool put_ties(const Row& row, unsigned* counts, Key tie, unsigned first, unsigned want, Put put) {
+  unsigned before = 0;
+#pragma unroll 1
+  for (unsigned begin = 0; begin < row.all_lines() && before < want; begin += THREADS) {
+    const unsigned line = begin + threadIdx.x;
+    unsigned inside = row.whole(line) ? EVERY : 0, all;
+    uint4 bits = line_past(row.lines + line, inside);
+    if (!inside && line < row.all_lines()) bits = row.part(line, inside);
+    unsigned ties = elements_equal(bits, inside, tie, row.order);
+    const unsigned upto = scan_lanes(__popc(ties), all);
+    if (lane_of() == 0) counts[warp_of()] = all;
+    __syncthreads();
+    const unsigned its = lane_of() < WARPS ? counts[lane_of()] : 0;
+    unsigned place = before + __reduce_add_sync(~0u, lane_of() < warp_of() ? its : 0) + upto - __popc(ties);
+    before += __reduce_add_sync(~0u, its);
+#pragma unroll 1
+    for (; ties && place < want; ties &= ties - 1) put(first + place++, tie, row.column(line, __ffs(ties) - 1));
+    __syncthreads();
+  }
+  return before >= want;
+}
+
+__device__ __forceinline__ void make_keys(const List& list, unsigned count, Order order) {
+#pragma unroll 1
+  for (unsigned i = threadIdx.x; i < count; i += THREADS) list.keys[i] = equal_key(Element(list.keys[i]), order);
+  __syncthreads();
+}
+
+constexpr unsigned MOST_RANKED = ITEMS * THREADS < CAPACITY ? ITEMS * THREADS : CAPACITY;
+
+// The sum over the block. Begins behind a barrier of who read the counts before.
+__device__ __forceinline__ unsigned sum_of_block(unsigned* counts, unsigned own) {
+  const unsigned all = __reduce_add_sync(~0u, own);
+  if (lane_of() == 0) counts[warp_of()] = all;
+  __syncthreads();
+  const unsigned sum = __reduce_add_sync(~0u, lane_of() < WARPS ? counts[lane_of()] : 0);
+  __syncthreads();
+  return sum;
+}
+
+// A line of each of as many equal stretches of the row as threads look at lines; those of a warp are from all over it.
+__device__ __forceinline__ unsigned drawn_line(const Row& row, int number) {
+  const unsigned stretch = number * THREADS + lane_of() * WARPS + warp_of(), lines = row.end - row.begin;
+  const unsigned hash = (stretch + seed_of(row)) * 0x9E3779B1u, width = lines / (LOADS * THREADS);
+  return row.begin + unsigned((unsigned long long)lines * stretch / (LOADS * THREADS)) + __umulhi((hash ^ hash >> 15) * 0x2C1B3C6Du, width);
+}
+
+struct Another {
+  Key cut, tie;
+  bool tied;  // the cut is the next key above that of many
+};
+
+// What lines from all over the row tell.
+__device__ __forceinline__ Another another_cut(const Row& row, Exchange& exchange, unsigned* counts, unsigned want, Key old, bool full, bool smallest) {
+  uint4 bits[LOADS];
+#pragma unroll
+  for (int i = 0; i < LOADS; i++) bits[i] = line_past(row.lines + drawn_line(row, i), true);
+  const Key maximum = best_of_lines(bits, row.order, smallest);
+  const Ranked ranked = ranked_of<LOADS * VECTOR>(want, row.cols, 5.5f, 4);
+  Key cut = cut_of_sample(exchange, counts, maximum, ranked);
+  const Limit limit(cut, row.order);
+  unsigned elements = 0, lines = 0;
+#pragma unroll
+  for (int i = 0; i < LOADS; i++) {
+    const bool half = ELEMENT_BYTES == 2 && row.order.half();
+    const unsigned its = half ? reaching_limit<true, 1>(bits + i, limit) : reaching_limit<false, 1>(bits + i, limit);
+    elements += __popc(its), lines += its != 0;
+  }
+  __syncthreads();
+  elements = sum_of_block(counts, elements), lines = sum_of_block(counts, lines);
+  if (2 * elements > (1 + VECTOR) * lines) cut = cut_of_sample(exchange, counts, maximum, ranked_of<LOADS>(want, row.cols, 3, 2));
+  const auto common = [&](Key key) { return unsigned(__syncthreads_count(maximum == key)) > ranked.in_block / 2 + 4; };
+  const unsigned above = __syncthreads_count(maximum > old);
+  Key tie = cut;
+  bool tied = false;
+  if (full && above <= ranked.in_block) tied = common(old), tie = tied ? old : cut;
+  if (!tied) tied = common(tie);
+  return {tied && tie != ONES ? tie + 1 : tie, tie, tied};
+}
+
+// Lists what reaches another cut, as bits, of which there are `count` so far. Returns whether that was enough for the best `want`, which are
+// put then.
+template <class Put>
+__device__ __forceinline__ bool select_by_another(const Row& row, Sharing& sharing, List& list, Filled& filled, Exchange& exchange, unsigned* counts,
+                                                  Progress& at, unsigned& count, unsigned want, bool smallest, Put put) {
+  const Another another = another_cut(row, exchange, counts, want, filled.cut.key, filled.listed != ~0u, smallest);
+  const Key cut = another.cut, tie = another.tie;
+  const bool tied = another.tied;
+  const bool full = filled.listed != ~0u, none = tied && tie == ONES;  // nothing is above
+  if (!none && (full ? cut <= filled.cut.key : cut >= filled.cut.key)) return false;
+  const bool anew = !full || none;
+  if (anew) empty_list(list), at = {all_left(sharing), 0, threadIdx.x < 32};
+  else keep_reaching(list, count, cut, row.order);
+  if (threadIdx.x == 0) filled = {{cut, 0}, ~0u};
+  __syncthreads();
+  const bool again = !none && __syncthreads_or(stream_on(row, sharing, list, filled, Limit(cut, row.order), at));
+  count = again ? filled.listed : list.counters->count;
+  if (again || count > MOST_RANKED || (count < want && !tied)) return false;
+  const unsigned listed = min(count, want);
+  if (listed < want && !put_ties(row, counts, tie, listed, want - listed, put)) return false;
+  if (listed == 0) return true;
+  make_keys(list, count, row.order);
+  rank_crowds(list, filled.cut, count, listed, row.order, false, put);
+  return true;
+}
+
+// The best `want` of a row of which as much as `at` says is listed, as bits.
+template <class Put>
+__device__ __forceinline__ void select_again(const Row& row, Sharing& sharing, List& list, Filled& filled, Exchange& exchange, unsigned* counts,
+                                             Progress at, unsigned want, bool smallest, Put put) {
+  __syncthreads();
+  unsigned count = min(list.counters->count, filled.listed);
+  const bool crowds = filled.listed == ~0u && count >= want && count <= MOST_RANKED;
+  if (!crowds && (filled.listed != ~0u || count < want) &&
+      select_by_another(row, sharing, list, filled, exchange, counts, at, count, want, smallest, put))
+    return;
+  __syncthreads();
+  bool full = filled.listed != ~0u;
+  make_keys(list, count, row.order);
+#pragma unroll 1
+  for (;;) {
+    while (full) {
+      __syncthreads();
+      if (count >= CAPACITY / 2) shorten(list, count, want, CAPACITY / 2, filled.cut, 0);
+      else if (threadIdx.x == 0) list.counters->count = count;
+      __syncthreads();
+      if (threadIdx.x == 0) filled.listed = ~0u;
+      __syncthreads();
+      full = __syncthreads_or(stream_again(row, sharing, list, filled, at));
+      count = full ? filled.listed : list.counters->count;
+    }
+    if (count >= want) break;
+    __syncthreads();
+    if (threadIdx.x == 0) list.counters->count = 0, filled.cut = {0, 0};
+    at = {all_left(sharing), 0, threadIdx.x < 32}, full = true, count = 0;
+  }
+  __syncthreads();
+  if (count > MOST_RANKED) shorten(list, count, want, MOST_RANKED, filled.cut, 0), count = list.counters->count;
+  rank_crowds(list, filled.cut, count, want, row.order, crowds, put);
+}

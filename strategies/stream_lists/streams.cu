@@ -1,0 +1,92 @@
+// The best k of every row, by a block that reads it once.
+//
+// Compile-time: see keys.cuh, list.cuh, order.cuh, sharing.cuh; RESIDENT (blocks of a processor that registers must suffice for).
+#include "ordered.cuh"
+#include "rest.cuh"
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+    KERNEL(const Element* __restrict__ x, Element* __restrict__ values, void* __restrict__ indices, long long row_stride, int cols, int k,
+           int smallest, int is_signed, int infinity) {
+  extern __shared__ __align__(16) unsigned char dynamic[];
+  __shared__ __align__(16) Counters counters;
+  __shared__ __align__(16) Exchange exchange;
+  __shared__ __align__(16) Filled filled;
+  __shared__ unsigned reaching[WARPS];
+  const Row row = row_of(x + blockIdx.x * row_stride, cols, order_of(smallest, is_signed, infinity));
+  uint4 one[LOADS], other[LOADS];  // batches: one is on its way while the other is looked at
+#if SPREAD
+  Sharing sharing = sharing_of(row);
+  fetch(row, sharing.batch(0), one);
+#else
+  __shared__ __align__(16) Sharing sharing;
+  const Chunks chunks = chunks_of(row);
+  Left left = {chunks.sample(), chunks.other(warp_of()), 0};
+  fetch(row, batch_of(row, left.chunk), one);
+  if (threadIdx.x == 0) sharing = {chunks, WARPS};
+#endif
+  List list = list_of(dynamic, &counters);
+  if (threadIdx.x == 0) counters.count = 0, filled.listed = ~0u;
+  clear_counters(list);
+  clear_intervals(list);
+  const Ranked ranked = ranked_of<LOADS * VECTOR>(k, cols, 5.5f, 4);
+  const Key maximum = best_of_lines(one, row.order, smallest);
+#if SPREAD
+  fetch(row, sharing.batch(1), other);
+#else
+  fetch(row, batch_of(row, left.next), other);
+#endif
+  const Key cut = cut_of_sample(exchange, reaching, maximum, ranked);
+  if (threadIdx.x == 0) filled.cut = {cut, 0};
+  const Limit limit(cut, row.order);
+#if SPREAD
+  bool full = !take(row, list, filled, limit, sharing.batch(0), one);
+  Left left = {full ? 0 : sharing.each + 1};
+#pragma unroll 1
+  for (unsigned number = 1; !full && number <= sharing.each; number++) {
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) one[i] = other[i];
+    fetch(row, sharing.batch(number + 1), other);
+    full = !take(row, list, filled, limit, sharing.batch(number), one);
+    if (full) left.number = number;
+  }
+#else
+  bool full;
+  unsigned after = 0;  // of the first lane
+  if (lane_of() == 0) after = sharing.next();
+#pragma unroll 1
+  for (;;) {
+    full = !take(row, list, filled, limit, batch_of(row, left.chunk), one);
+    if (full) break;
+    left.chunk = __shfl_sync(~0u, after, 0);
+    fetch(row, batch_of(row, left.chunk), one);
+    if (left.next == chunks.none()) break;
+    if (lane_of() == 0) after = sharing.next();
+    full = !take(row, list, filled, limit, batch_of(row, left.next), other);
+    if (full) {
+      const unsigned chunk = left.chunk;
+      left.chunk = left.next, left.next = chunk;
+      break;
+    }
+    left.next = __shfl_sync(~0u, after, 0);
+    fetch(row, batch_of(row, left.next), other);
+    if (left.chunk == chunks.none()) break;
+    if (lane_of() == 0) after = sharing.next();
+  }
+  left.after = __shfl_sync(~0u, after, 0);
+#endif
+  Progress at = {left, 0, threadIdx.x < 32};
+  __syncwarp();  // the cut is there
+  if (!full && at.edges) full = at.edges = !take_edges(row, list, filled, filled.cut, false);
+  const bool any = __syncthreads_or(full);
+  const unsigned count = counters.count;
+  const Answer answer = {values, indices, (unsigned long long)blockIdx.x * k, row.data(), row.order};
+  const auto put = [&](unsigned rank, Key key, unsigned column) { answer.put(rank, key, column); };
+  if (!any && count >= k && count <= ITEMS * THREADS) {
+    if constexpr (ITEMS <= FEW_ITEMS) {
+      if (put_few_in_order(row, list, exchange, count, filled.cut.key, k, put)) return;
+    } else {
+      if (put_in_order(row, list, count, k, put)) return;
+    }
+  }
+  select_again(row, sharing, list, filled, exchange, reaching, at, k, smallest, put);
+}
