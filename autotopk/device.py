@@ -80,6 +80,11 @@ def shared_bytes_of(arch: int) -> int:
     return (163 if arch < 90 else 227 if arch < 120 else 99) << 10
 
 
+def device_of_arch(arch: int) -> Device:
+    """Any GPU of a compute capability that kernels are compiled ahead for, as far as that says what fits."""
+    return Device("cuda", f"sm_{arch}", divmod(arch, 10), shared_bytes=shared_bytes_of(arch))
+
+
 def cpu_device() -> Device:
     """This machine's CPU, as far as torch's operators use it now, see `torch.set_num_threads`."""
     import torch

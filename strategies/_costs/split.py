@@ -19,7 +19,7 @@ SORTED_AT_ONCE = 8
 
 
 class Lists(Protocol):
-    """Of split_radix and grid_maxima."""
+    """Of split_radix, grid_maxima and stream_lists."""
 
     @property
     def blocks(self) -> int: ...
@@ -161,17 +161,13 @@ def streams(config: Clusters, shared_bytes: int, problem: Problem, device: Devic
     )
 
 
-class Listing(Protocol):
+class Listing(Lists, Protocol):
     """Of stream_lists."""
 
     @property
-    def threads(self) -> int: ...
+    def handed_out(self) -> bool: ...
     @property
-    def loads(self) -> int: ...
-    @property
-    def capacity(self) -> int: ...
-    @property
-    def resident_threads(self) -> int: ...
+    def resident(self) -> int: ...
     @property
     def shared_bytes(self) -> int: ...
 
@@ -183,7 +179,7 @@ def listed(config: Listing, entries: int, problem: Problem, device: Device) -> t
     """
     threads, rows, k, capacity = config.threads, problem.rows, problem.k, config.capacity
     part = problem.cols * problem.itemsize
-    registers = REGISTERS // config.resident_threads
+    registers = REGISTERS // (threads * config.resident)
     times, busy = rounds(rows, threads, device, config.shared_bytes, registers), load(rows, device)
     full = min(entries / capacity, 1.0)
     return (
@@ -202,7 +198,7 @@ def listed(config: Listing, entries: int, problem: Problem, device: Device) -> t
         busy * part * 1e-3,
         busy * entries * 1e-3,
         busy * k * 1e-3,
-        busy * (config.loads == 8),
+        busy * config.handed_out,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
-from autotopk.device import Device, shared_bytes_of
+from autotopk.device import Device, device_of_arch
 from autotopk.kernel import ParameterKind, kernel_dtype
 from autotopk.problem import WINDOWS, Problem, power_below
 from autotopk.program import Extent, KernelProgram
@@ -173,7 +173,7 @@ class LinesStrategy(Strategy):
 
     def rungs(self, arch: int) -> Iterator[CudaSource]:
         """All that the architecture has room for."""
-        device = Device("cuda", f"sm_{arch}", divmod(arch, 10), shared_bytes=shared_bytes_of(arch))
+        device = device_of_arch(arch)
         for kind in ("float32", "float16"):
             problem = Problem.contiguous(1, 16, 1, kind)
             for windows in (False, True):

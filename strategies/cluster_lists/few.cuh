@@ -33,12 +33,25 @@ __device__ __forceinline__ Narrow narrow_between(Key top, Key cut, const Row& ro
   return {most, number, __fdividef(1.f, width), of_numbers, __fdividef(1.f, float(row.cols)), row.order};
 }
 
+// The rank of an entry of the interval that has the places from `rank` to `end`: as `rank_among`, whose others are asked for together.
+__device__ __forceinline__ unsigned rank_of_few(const Entry* places, unsigned rank, unsigned end, Entry entry) {
+  constexpr int AT_ONCE = 4;
+#pragma unroll 1
+  for (unsigned first = rank; first < end; first += AT_ONCE) {
+    Entry others[AT_ONCE];
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) others[j] = places[min(first + j, end - 1)];
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) rank += first + j < end && others[j] > entry;
+  }
+  return rank;
+}
+
 // Call `answers.put(rank, key, column)` for the ranks of the share, each by some thread. Returns whether it did: not where intervals are crowded,
 // or fewer than k elements reach the cut. All intervals must be 0. Has two barriers.
 template <class Blocks, class Answers>
 __device__ __forceinline__ bool rank_few(const Row& row, const Room& room, unsigned own, Key cut, Key top, unsigned k, Share share,
                                          const Answers& answers) {
-  constexpr int AT_ONCE = 4;
   const Narrow narrow = narrow_between(top, cut, row);
   const unsigned* words = listed_of<Blocks>(room).bits;
   Entry* places = places_of(room).packed();
@@ -69,15 +82,7 @@ __device__ __forceinline__ bool rank_few(const Row& row, const Room& room, unsig
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
     if (!end[i]) continue;
-    unsigned rank = begin[i];
-#pragma unroll 1
-    for (unsigned first = begin[i]; first < end[i]; first += AT_ONCE) {
-      Entry others[AT_ONCE];  // asked for together
-#pragma unroll
-      for (int j = 0; j < AT_ONCE; j++) others[j] = places[min(first + j, end[i] - 1)];
-#pragma unroll
-      for (int j = 0; j < AT_ONCE; j++) rank += first + j < end[i] && others[j] > entries[i];
-    }
+    const unsigned rank = rank_of_few(places, begin[i], end[i], entries[i]);
     if (rank >= share.first && rank < share.end) put_entry(answers, rank, entries[i]);
   }
   return true;

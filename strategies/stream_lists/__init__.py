@@ -9,7 +9,7 @@ from typing import ClassVar
 from autotopk.candidate import Knob
 from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
-from autotopk.device import Device, shared_bytes_of
+from autotopk.device import Device, device_of_arch
 from autotopk.kernel import kernel_dtype
 from autotopk.problem import ANSWERS, DTYPE_BYTES, Problem, power_of_two
 from autotopk.program import Extent, KernelProgram
@@ -71,7 +71,7 @@ class StreamListsConfig:
 
     def __post_init__(self) -> None:
         check_knobs(self, KNOBS)
-        if self.threads > self.resident_threads:
+        if not self.resident:
             raise ValueError(f"{self.threads} threads have no registers for loads={self.loads}")
 
     @property
@@ -80,9 +80,14 @@ class StreamListsConfig:
         return 1
 
     @property
-    def resident_threads(self) -> int:
-        """Of a processor, that registers suffice for."""
-        return 512 if self.loads >= HANDED_OUT else 1024
+    def handed_out(self) -> bool:
+        """Whether what warps read is handed out to them, which takes twice as many registers."""
+        return self.loads >= HANDED_OUT
+
+    @property
+    def resident(self) -> int:
+        """Blocks of a processor that registers suffice for."""
+        return (512 if self.handed_out else 1024) // self.threads
 
     @property
     def batch(self) -> int:
@@ -92,7 +97,7 @@ class StreamListsConfig:
     @property
     def most_items(self) -> int:
         """Entries of its list that a thread has registers for."""
-        return 16 if self.loads >= HANDED_OUT else 8
+        return 16 if self.handed_out else 8
 
     @property
     def intervals(self) -> int:
@@ -175,9 +180,9 @@ class StreamLists(Strategy):
 
     def rungs(self, arch: int) -> Iterator[CudaSource]:
         """The same of every architecture, where they fit."""
-        device = Device("cuda", f"sm_{arch}", divmod(arch, 10), shared_bytes=shared_bytes_of(arch))
+        device = device_of_arch(arch)
         for kind in ("float32", "float16"):
-            yield from (_source(_config(*rung), kind) for rung in LADDER if _fits(_config(*rung), device))
+            yield from (_source(config, kind) for config in _rungs() if _fits(config, device))
 
     def terms(self, config: StreamListsConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.split`."""
@@ -189,9 +194,16 @@ class StreamLists(Strategy):
         return _program(config, kernel_dtype(problem.dtype))
 
 
+def _rungs() -> list[StreamListsConfig]:
+    return [_config(*rung) for rung in LADDER]
+
+
 def _fits(config: StreamListsConfig, device: Device) -> bool:
     """Pairs of bfloat16 are compared by instructions of 9.0."""
-    return device.capability >= (9, 0) and config.shared_bytes <= device.shared_bytes - STATIC_BYTES
+    return (
+        device.capability >= StreamLists.features.capability
+        and config.shared_bytes <= device.shared_bytes - STATIC_BYTES
+    )
 
 
 def _listed(threads: int, loads: int, problem: Problem, deviations: float = LATER) -> int:
@@ -207,13 +219,11 @@ def _ladder(problem: Problem, device: Device) -> tuple[StreamListsConfig, ...]:
     together = max(1, -(-problem.rows // device.processors))  # blocks of a processor
 
     def away(one: StreamListsConfig) -> tuple[bool, int, int]:
-        resident = one.resident_threads // one.threads
-        return resident < together, abs(resident - together), one.capacity
+        return one.resident < together, abs(one.resident - together), one.capacity
 
-    rungs = [_config(*rung) for rung in LADDER]
     able = [
         one
-        for one in rungs
+        for one in _rungs()
         if one.capacity >= _listed(one.threads, one.loads, problem) and strategy.valid(one, problem, device)
     ]
     return tuple(sorted(able, key=away))
@@ -233,14 +243,14 @@ def _source(config: StreamListsConfig, kind: str) -> CudaSource:
         "THREADS": config.threads,
         "LINES": config.loads,
         "LOADS": config.loads,
-        "SPREAD": config.loads < HANDED_OUT,
+        "SPREAD": not config.handed_out,
         "CAPACITY": config.capacity,
         "LISTED": config.capacity,
         "KEPT": 0,
         "INTERVALS": config.intervals,
         "ITEMS": max(1, config.capacity // config.threads),
         "APART": True,
-        "RESIDENT": max(1, config.resident_threads // config.threads),
+        "RESIDENT": config.resident,
     }
     return CudaSource(
         file="autotopk.strategies.stream_lists/streams.cu",

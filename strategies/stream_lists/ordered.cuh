@@ -28,7 +28,6 @@ __device__ __forceinline__ bool put_in_order(const Row& row, const List& list, u
 // The same where threads have an entry or two: by intervals that every warp adds up for itself. Begins behind a barrier.
 template <class Put>
 __device__ __forceinline__ bool put_few_in_order(const Row& row, const List& list, Exchange& exchange, unsigned count, Key cut, unsigned want, Put put) {
-  constexpr int AT_ONCE = 4;
   Entry entries[ITEMS];  // 0 where there is none
   Key top = 0;
 #pragma unroll
@@ -67,15 +66,7 @@ __device__ __forceinline__ bool put_few_in_order(const Row& row, const List& lis
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
     if (!end[i]) continue;
-    unsigned rank = begin[i];
-#pragma unroll 1
-    for (unsigned first = begin[i]; first < end[i]; first += AT_ONCE) {
-      Entry others[AT_ONCE];  // asked for together
-#pragma unroll
-      for (int j = 0; j < AT_ONCE; j++) others[j] = places[min(first + j, end[i] - 1)];
-#pragma unroll
-      for (int j = 0; j < AT_ONCE; j++) rank += first + j < end[i] && others[j] > entries[i];
-    }
+    const unsigned rank = rank_of_few(places, begin[i], end[i], entries[i]);
     if (rank < want) put(rank, pair_of(entries[i]).key, pair_of(entries[i]).column);
   }
   return true;

@@ -127,8 +127,8 @@ __device__ __forceinline__ unsigned sum_of_block(unsigned* counts, unsigned own)
 // A line of each of as many equal stretches of the row as threads look at lines; those of a warp are from all over it.
 __device__ __forceinline__ unsigned drawn_line(const Row& row, int number) {
   const unsigned stretch = number * THREADS + lane_of() * WARPS + warp_of(), lines = row.end - row.begin;
-  const unsigned hash = (stretch + seed_of(row)) * 0x9E3779B1u, width = lines / (LOADS * THREADS);
-  return row.begin + unsigned((unsigned long long)lines * stretch / (LOADS * THREADS)) + __umulhi((hash ^ hash >> 15) * 0x2C1B3C6Du, width);
+  const unsigned within = __umulhi(mixed(stretch + seed_of(row)), lines / (LOADS * THREADS));
+  return row.begin + unsigned((unsigned long long)lines * stretch / (LOADS * THREADS)) + within;
 }
 
 struct Another {
@@ -142,14 +142,13 @@ __device__ __forceinline__ Another another_cut(const Row& row, Exchange& exchang
 #pragma unroll
   for (int i = 0; i < LOADS; i++) bits[i] = line_past(row.lines + drawn_line(row, i), true);
   const Key maximum = best_of_lines(bits, row.order, smallest);
-  const Ranked ranked = ranked_of<LOADS * VECTOR>(want, row.cols, 5.5f, 4);
+  const Ranked ranked = usually_ranked(want, row.cols);
   Key cut = cut_of_sample(exchange, counts, maximum, ranked);
   const Limit limit(cut, row.order);
   unsigned elements = 0, lines = 0;
 #pragma unroll
   for (int i = 0; i < LOADS; i++) {
-    const bool half = ELEMENT_BYTES == 2 && row.order.half();
-    const unsigned its = half ? reaching_limit<true, 1>(bits + i, limit) : reaching_limit<false, 1>(bits + i, limit);
+    const unsigned its = elements_at<1>(limit, bits + i, row.order);
     elements += __popc(its), lines += its != 0;
   }
   __syncthreads();

@@ -39,6 +39,9 @@ template <int EACH> __device__ __forceinline__ Ranked ranked_of(unsigned want, u
   return {min(unsigned(maxima * THREADS) + 1, unsigned(THREADS)), min(max(in_warp, 1u), 32u), mean};
 }
 
+// As the host knows it, to tell how long lists get.
+__device__ __forceinline__ Ranked usually_ranked(unsigned want, unsigned cols) { return ranked_of<LOADS * VECTOR>(want, cols, 5.5f, 4); }
+
 // The key of a rank, from 1, among those of the lanes. The first are found one after the other.
 __device__ __forceinline__ Key key_of_rank(Key (&room)[32], Key key, unsigned rank) {
   if (rank > 4) return ranked_of_lanes(room, key, rank);

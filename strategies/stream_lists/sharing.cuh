@@ -16,10 +16,15 @@ __device__ __forceinline__ void fetch(const Row& row, Batch batch, uint4 (&bits)
   for (int i = 0; i < LOADS; i++) bits[i] = line_past(row.lines + batch.line(i), batch.line(i) < row.end);
 }
 
+// A number without a pattern, for each of another.
+__device__ __forceinline__ unsigned mixed(unsigned number) {
+  number *= 0x9E3779B1u;
+  return (number ^ number >> 15) * 0x2C1B3C6Du;
+}
+
 // Where a row is read from on follows from where it is in memory: rows lie at powers of two.
 __device__ __forceinline__ unsigned seed_of(const Row& row) {
-  const unsigned seed = (unsigned(reinterpret_cast<unsigned long long>(row.lines) >> 7) + 1) * 0x9E3779B1u;
-  return (seed ^ seed >> 15) * 0x2C1B3C6Du;
+  return mixed(unsigned(reinterpret_cast<unsigned long long>(row.lines) >> 7) + 1);
 }
 
 #if SPREAD

@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   if (threadIdx.x == 0) counters.count = 0, filled.listed = ~0u;
   clear_counters(list);
   clear_intervals(list);
-  const Ranked ranked = ranked_of<LOADS * VECTOR>(k, cols, 5.5f, 4);
+  const Ranked ranked = usually_ranked(k, cols);
   const Key maximum = best_of_lines(one, row.order, smallest);
 #if SPREAD
   fetch(row, sharing.batch(1), other);

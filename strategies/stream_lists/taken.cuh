@@ -23,16 +23,18 @@ __device__ __forceinline__ bool claim(const List& list, Filled& filled, unsigned
   return start + all <= CAPACITY;
 }
 
+// Which elements of COUNT lines reach the limit, a bit each.
+template <int COUNT> __device__ __forceinline__ unsigned elements_at(Limit limit, const uint4* lines, Order order) {
+  const bool half = ELEMENT_BYTES == 2 && order.half();
+  return half ? reaching_limit<true, COUNT>(lines, limit) : reaching_limit<false, COUNT>(lines, limit);
+}
+
 // All elements of a batch that reach the limit, or none. Returns whether there was room; the same of all lanes.
 __device__ __forceinline__ bool take(const Row& row, const List& list, Filled& filled, Limit limit, Batch batch, const uint4 (&bits)[LOADS]) {
   constexpr int SIDE = LOADS < SIDE_BY_SIDE ? LOADS : SIDE_BY_SIDE, WORDS = (LOADS * VECTOR + 31) / 32;
   unsigned reaching[WORDS] = {}, own = 0;  // a bit for every element
 #pragma unroll
-  for (int i = 0; i < LOADS; i += SIDE) {
-    const bool half = ELEMENT_BYTES == 2 && row.order.half();
-    const unsigned its = half ? reaching_limit<true, SIDE>(bits + i, limit) : reaching_limit<false, SIDE>(bits + i, limit);
-    reaching[i * VECTOR / 32] |= its << i * VECTOR % 32;
-  }
+  for (int i = 0; i < LOADS; i += SIDE) reaching[i * VECTOR / 32] |= elements_at<SIDE>(limit, bits + i, row.order) << i * VECTOR % 32;
   if (batch.line(LOADS - 1) >= row.end) {
 #pragma unroll
     for (int i = 0; i < LOADS; i++)
