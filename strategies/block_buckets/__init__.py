@@ -46,6 +46,12 @@ MIN_K, ROWS_OF_PROCESSOR = 256, 4
 MOST_BYTES, MOST_K = 1 << 15, 2048
 """Of a row, and of the answer: what a block of 256 threads holds; longer rows are read faster by other families."""
 
+NUMBERS_LINES = 4
+"""Of a thread, from which on 32-bit floats are looked at as numbers, which saves instructions."""
+
+LANES_BYTES = 4 * 32
+"""Of a counter for each lane, in shared memory, where they are."""
+
 MOST_BUCKETS, ANY_BUCKETS = 2048, 512
 """In order, and in any order, where only the bucket of the k-th matters."""
 
@@ -170,13 +176,15 @@ def _source(config: BlockBucketsConfig, kind: str, *, ordered: bool = True, wind
         "RESIDENT": config.resident,
         "MOST_LISTED": _most_listed(config.capacity, config.room, element_bytes) if ordered else 0,
     }
+    if numbers := not windows and _by_numbers(config, element_bytes):
+        constants["NUMBERS"] = True
     form = "_windows" if windows else "" if ordered else "_any"
     return CudaSource(
         file=f"autotopk.strategies.block_buckets/{'selector' if windows else 'buckets'}.cu",
         constants=tuple(constants.items()),
         parameters=parameters(windows),
         threads=config.threads,
-        shared_bytes=shared_bytes(config, element_bytes, ordered=ordered),
+        shared_bytes=shared_bytes(config, element_bytes, ordered=ordered) + (LANES_BYTES if numbers else 0),
         symbol=f"autotopk_block_buckets{form}_{kind}",
         code_dependencies=("autotopk.strategies._lines", "autotopk.strategies.split_radix"),
     )
@@ -221,6 +229,11 @@ def _most_listed(capacity: int, room: int, itemsize: int) -> int:
     Of nearly every row so many reach a guessed cut, or fewer: 1.5 k + 10 sqrt(k).
     """
     return int(((sqrt(100 + 6 * capacity) - 10) / 3) ** 2) if 8 * capacity * itemsize <= room else 0
+
+
+def _by_numbers(config: BlockBucketsConfig, itemsize: int) -> bool:
+    """Whether elements are looked at as numbers, unless windows are: of lists that are not made first."""
+    return itemsize == 4 and config.lines >= NUMBERS_LINES and not _most_listed(config.capacity, config.room, itemsize)
 
 
 def _least(k: int) -> int:

@@ -75,7 +75,7 @@ struct Crossing {
 
 struct Room {
   Entry* entries;    // [CAPACITY]
-  unsigned* counts;  // [INTERVALS + 1] of buckets
+  unsigned* counts;  // [INTERVALS + 1] of buckets; and [32] of lanes, which do not matter, where elements are numbers
   Exchange& exchange;
   Counters& counters;
 };

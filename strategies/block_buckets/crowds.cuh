@@ -142,16 +142,15 @@ __device__ __forceinline__ Crowds crowds_from(unsigned bucket, const Room& room,
 
 // Call `answers.put(rank, key, column)` for the best `want` of the first `count` entries, each by some thread, where counts tell where each
 // bucket ends, and some crowd. Begins behind a barrier.
-template <class Answers>
-__device__ __noinline__ void rank_crowds(Room its, Buckets<true> buckets, unsigned count, unsigned want, Answers answers) {
-  const Room room = kept_room(its);
+template <class BucketOf, class Answers>
+__device__ __forceinline__ void rank_crowds_of(const Room& room, const BucketOf& bucket_of, unsigned count, unsigned want, const Answers& answers) {
   Crowds crowds = crowds_from(0, room, want);
   const bool many = crowds.count > MOST_CROWDS;
   if (many && crowds.most > 2 * CROWD) return rank_between(room, 0, count, want, answers);
 #pragma unroll 1
   for (unsigned at = threadIdx.x; at < count; at += THREADS) {
     const Entry entry = room.entries[at];
-    const unsigned bucket = buckets(word_of(entry)), end = room.counts[bucket];
+    const unsigned bucket = bucket_of(word_of(entry)), end = room.counts[bucket];
     unsigned rank = bucket ? room.counts[bucket - 1] : 0;
     if (rank >= want) break;
     if (!many && end - rank > CROWD) continue;
@@ -167,4 +166,9 @@ __device__ __noinline__ void rank_crowds(Room its, Buckets<true> buckets, unsign
     __syncthreads();
     crowds = crowds_from(crowds.first + 1, room, want);
   }
+}
+
+template <class Answers>
+__device__ __noinline__ void rank_crowds(Room its, Buckets<true> buckets, unsigned count, unsigned want, Answers answers) {
+  rank_crowds_of(kept_room(its), buckets, count, want, answers);
 }

@@ -1,6 +1,12 @@
 // A row in the registers of a block: every thread holds the keys of its lines of 16 bytes, 16-bit ones two to a word.
+//
+// Compile-time: NUMBERS (whether rows are looked at as numbers: see numbers.cuh; 0 by default).
 #pragma once
 #include "ties.cuh"
+
+#ifndef NUMBERS
+#define NUMBERS 0
+#endif
 
 #ifndef HELD
 #define HELD LINES
@@ -87,7 +93,7 @@ template <int OWN> struct Elements {
   unsigned first;   // column of the first element
   unsigned lines;   // of the block
   bool edges;       // whether lines are the row's in part
-  Key edge;         // of an element of those
+  Key edge;         // of an element of those, or its bits where words are bits
   unsigned edge_column;
 
   __device__ __forceinline__ Key key(int i) const {
@@ -179,9 +185,9 @@ template <bool SMALLEST, bool HALF, int OWN> __device__ __forceinline__ void mak
   }
 }
 
-// Lines as they are.
+// Lines as they are; `nothing` where there is none.
 template <int OWN, int ASKED>
-__device__ __forceinline__ Elements<OWN> ask_for_elements(const Row& row, const First<ASKED>& asked) {
+__device__ __forceinline__ Elements<OWN> ask_for_elements(const Row& row, const First<ASKED>& asked, unsigned nothing = 0) {
   Elements<OWN> elements;
   elements.lines = row.end - row.begin;
 #pragma unroll
@@ -189,7 +195,7 @@ __device__ __forceinline__ Elements<OWN> ask_for_elements(const Row& row, const 
     const unsigned line = row.begin + threadIdx.x + i * THREADS;
     const uint4 bits = i < ASKED        ? asked.bits[i < ASKED ? i : 0]
                        : line < row.end ? __ldg(row.lines + line)
-                                        : make_uint4(0, 0, 0, 0);
+                                        : make_uint4(nothing, nothing, nothing, nothing);
     elements.words[4 * i] = bits.x, elements.words[4 * i + 1] = bits.y;
     elements.words[4 * i + 2] = bits.z, elements.words[4 * i + 3] = bits.w;
   }
@@ -207,7 +213,23 @@ __device__ __forceinline__ bool has_edge(const Row& row, unsigned column) {
   return threadIdx.x < VECTOR ? !row.whole(0) : row.end > 0 && row.end < row.all_lines();
 }
 
-// And its key.
+// And its key; or where words are bits what `made` makes of them, `nothing` where there is none. (With a function in it nvcc gives the registers of
+// kernels of keys to others.)
+#if NUMBERS
+template <int OWN, class Made>
+__device__ __forceinline__ void find_edge(Elements<OWN>& elements, const Row& row, Word nothing, Made made) {
+  elements.edge = nothing;
+  elements.edges = !row.whole(0) || row.end < row.all_lines();
+  if (elements.edges && threadIdx.x < EDGES) {
+    elements.edge_column = edge_column(row, threadIdx.x);
+    if (has_edge(row, elements.edge_column)) elements.edge = made(row.data()[elements.edge_column]);
+  }
+}
+
+template <int OWN> __device__ __forceinline__ void find_edge(Elements<OWN>& elements, const Row& row) {
+  find_edge(elements, row, 0, [&](Element bits) { return settled_key(bits, row.order); });
+}
+#else
 template <int OWN> __device__ __forceinline__ void find_edge(Elements<OWN>& elements, const Row& row) {
   elements.edge = 0;
   elements.edges = !row.whole(0) || row.end < row.all_lines();
@@ -216,6 +238,7 @@ template <int OWN> __device__ __forceinline__ void find_edge(Elements<OWN>& elem
     if (has_edge(row, elements.edge_column)) elements.edge = settled_key(row.data()[elements.edge_column], row.order);
   }
 }
+#endif
 
 // Make keys of lines.
 template <int OWN> __device__ __forceinline__ void make_keys(Elements<OWN>& elements, const Row& row, bool smallest) {
@@ -318,11 +341,29 @@ template <int COUNT> __device__ __forceinline__ Plan plan_of(unsigned want, cons
   return {group, ranks_from(chances_of<COUNT>(float(want), all, group, warps), warps)};
 }
 
+template <bool SMALLEST, int BEGIN, int END, int OWN>
+__device__ __forceinline__ void best_number_until(const Elements<OWN>& elements, int group, float& best) {
+  if constexpr (END <= Elements<OWN>::COUNT) {
+    if (END > group) return;
+#pragma unroll
+    for (int i = BEGIN; i < END; i++) best = SMALLEST ? fminf(best, __uint_as_float(elements.words[i])) : fmaxf(best, __uint_as_float(elements.words[i]));
+    best_number_until<SMALLEST, END, 4 * END>(elements, group, best);
+  }
+}
+
 // The cut that is planned, and a key that few are above. All elements reach a cut of 0. Has a barrier.
-template <int OWN>
-__device__ __forceinline__ Guess guess_of(const Elements<OWN>& elements, Exchange& exchange, unsigned want, const Row& row, Plan plan) {
+template <bool OF_NUMBERS, int OWN>
+__device__ __forceinline__ Guess guess_of(const Elements<OWN>& elements, Exchange& exchange, unsigned want, const Row& row, Plan plan,
+                                          bool smallest = false) {
   Key best = 0;
-  best_until<0, 1>(elements, plan.group, best);
+  if constexpr (OF_NUMBERS) {
+    float number = __uint_as_float(elements.words[0]);
+    if (smallest) best_number_until<true, 1, 4>(elements, plan.group, number);
+    else best_number_until<false, 1, 4>(elements, plan.group, number);
+    best = keys_of(__float_as_uint(number), row.order);
+  } else {
+    best_until<0, 1>(elements, plan.group, best);
+  }
   const unsigned larger = larger_of_lanes(exchange.maxima[warp_of()], best);
   const Key ranked = least_of_lanes(larger < plan.ranks.in_warp ? best : ~Key(0));
   const Key top = largest_of_lanes(best < (SIGN | infinity_of(row.order)) ? best : Key(0));

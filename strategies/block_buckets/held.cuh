@@ -2,9 +2,7 @@
 // guessed cut are counted by buckets; sums of the counts tell the bucket of the k-th and where each begins; elements of the
 // buckets up to it go there, and rank among the few of their own.
 #pragma once
-#include "listed.cuh"
-
-constexpr unsigned MOST_OF_BUCKET = CAPACITY / 5 < 128 ? CAPACITY / 5 : 128;  // of the k-th, where there is no order
+#include "numbers.cuh"
 
 // The least word of the row's elements, but of keys that are 0. Has two barriers.
 template <int OWN> __device__ __forceinline__ Word lowest_word(const Elements<OWN>& elements, const Room& room) {
@@ -14,24 +12,6 @@ template <int OWN> __device__ __forceinline__ Word lowest_word(const Elements<OW
   __syncthreads();
   return least_of_lanes(unsigned(room.counters.keys[0][lane_of() < WARPS ? lane_of() : 0]));
 }
-
-// Of the threads before this one, and of all. Has a barrier.
-__device__ __forceinline__ unsigned sum_before(const Room& room, unsigned own, unsigned& all) {
-  const unsigned before = scan_lanes(own, all) - own;
-  if (lane_of() == 0) room.counters.totals[1][warp_of()] = all;
-  __syncthreads();
-  const unsigned total = lane_of() < WARPS ? room.counters.totals[1][lane_of()] : 0;
-  all = __reduce_add_sync(~0u, total);
-  return before + __reduce_add_sync(~0u, lane_of() < warp_of() ? total : 0);
-}
-
-// Who puts what where two blocks select from the same row, each in full: what is better than what is compared, and the best of that.
-// Of a crowd of equals both put the same.
-struct Part {
-  bool above, compared;
-};
-
-constexpr Part WHOLE = {true, true};
 
 struct Placed {
   unsigned above, some;
@@ -89,16 +69,7 @@ __device__ __forceinline__ void put_in_any_order(const Elements<OWN>& elements, 
     for (unsigned at = threadIdx.x; at < placed.above; at += THREADS) put_word(answers, at, room.entries[at]);
   }
   if (!part.compared) return;
-  const Entry* some = room.entries + CAPACITY - MOST_OF_BUCKET;
-  const unsigned count = OWN <= 2 ? placed.some : room.counters.count;
-#pragma unroll 1
-  for (unsigned at = threadIdx.x; at < count; at += THREADS) {
-    const Entry entry = some[at];
-    unsigned rank = placed.above;
-#pragma unroll 4
-    for (unsigned other = 0; other < count; other++) rank += some[other] > entry;
-    if (rank < want) put_word(answers, rank, entry);
-  }
+  put_best_of(room, OWN <= 2 ? placed.some : room.counters.count, want, placed.above, answers);
 }
 
 // What selection knows when keys are made.
@@ -225,15 +196,30 @@ template <bool IN_ORDER, int OWN, int ASKED, class Answers>
 __device__ __forceinline__ void select_held(const Row& row, const First<ASKED>& asked, unsigned k, bool smallest, const Room& room,
                                             const Answers& answers, Part part = WHOLE) {
   HeldRow<OWN> held;
-  held.elements = ask_for_elements<OWN>(row, asked);
+  held.elements = ask_for_elements<OWN>(row, asked, NUMBERS ? worst_number(smallest) : 0);
   clear_buckets<BUCKETS<IN_ORDER>>(room);  // while lines are on their way
   if (MOST_LISTED > 0 && threadIdx.x == 0) room.counters.count = 0;
   Plan plan = plan_of<Elements<OWN>::COUNT>(k, row);
   if (OWN <= 2) asm volatile("" : "+r"(plan.group), "+r"(plan.ranks.in_warp), "+r"(plan.ranks.in_block));  // while lines are on their way
+  bool guessed = false;
+  if constexpr (NUMBERS) {
+    held.most_wanted = OWN <= 4 && 2 * k > row.cols;
+    find_edge(held.elements, row, worst_number(smallest), [](Element bits) { return bits; });
+    if constexpr (IN_ORDER) {
+      const bool all = held.most_wanted;
+      const Guess guess = all ? extremes_of_numbers(held.elements, room.exchange, row.order)
+                              : guess_of<true>(held.elements, room.exchange, k, row, plan, smallest);
+      return select_numbers(row, held.elements, guess, all, k, smallest, room, answers);
+    } else if (!held.most_wanted) {
+      held.guess = guess_of<true>(held.elements, room.exchange, k, row, plan, smallest), guessed = true;
+      if (select_numbers(row, held.elements, held.guess, k, smallest, room, answers)) return;
+    }
+  }
   make_keys(held.elements, row, smallest);
   held.most_wanted = OWN <= 4 && 2 * k > row.cols;  // of more lines a thread has no registers for that
-  held.guess = held.most_wanted ? extremes_of(held.elements, room.exchange, row.order)
-                                : guess_of(held.elements, room.exchange, k, row, plan);
+  if (!guessed)
+    held.guess = held.most_wanted ? extremes_of(held.elements, room.exchange, row.order)
+                                  : guess_of<false>(held.elements, room.exchange, k, row, plan);
   if (IN_ORDER) select_in_order(row, held, k, room, answers);
   else select_in_any_order(row, held, k, room, answers, part);
 }

@@ -103,3 +103,21 @@ template <class Answers> __device__ __noinline__ void rank_mixed(Room its, unsig
   if (count <= THREADS / 2) rank_few(room, count, want, answers);
   else rank_between(room, 0, count, want, answers);
 }
+
+// Of the threads before this one, and of all. Has a barrier.
+__device__ __forceinline__ unsigned sum_before(const Room& room, unsigned own, unsigned& all) {
+  const unsigned before = scan_lanes(own, all) - own;
+  if (lane_of() == 0) room.counters.totals[1][warp_of()] = all;
+  __syncthreads();
+  const unsigned total = lane_of() < WARPS ? room.counters.totals[1][lane_of()] : 0;
+  all = __reduce_add_sync(~0u, total);
+  return before + __reduce_add_sync(~0u, lane_of() < warp_of() ? total : 0);
+}
+
+// Who puts what where two blocks select from the same row, each in full: what is better than what is compared, and the best of that.
+// Of a crowd of equals both put the same.
+struct Part {
+  bool above, compared;
+};
+
+constexpr Part WHOLE = {true, true};

@@ -131,6 +131,8 @@ __device__ __forceinline__ unsigned drawn_line(const Row& row, int number) {
   return row.begin + unsigned((unsigned long long)lines * stretch / (LOADS * THREADS)) + within;
 }
 
+constexpr int MOST_TRIES = 4;
+
 struct Another {
   Key cut, tie;
   bool tied;  // the cut is the next key above that of many
@@ -142,33 +144,47 @@ __device__ __forceinline__ Another another_cut(const Row& row, Exchange& exchang
 #pragma unroll
   for (int i = 0; i < LOADS; i++) bits[i] = line_past(row.lines + drawn_line(row, i), true);
   const Key maximum = best_of_lines(bits, row.order, smallest);
-  const Ranked ranked = usually_ranked(want, row.cols);
-  Key cut = cut_of_sample(exchange, counts, maximum, ranked);
-  const Limit limit(cut, row.order);
-  unsigned elements = 0, lines = 0;
+  // How many elements would reach a cut is known of the sample: of lines whose elements are alike, as in a row in order, more than of others.
+  const float scale = __fdividef(float(row.cols), float(LOADS * VECTOR * THREADS)), most = 0.9f * CAPACITY, least = 1.25f * want;
+  const float usual = maxima_of(want, row.cols);
+  const auto common = [&](Key key) { return unsigned(__syncthreads_count(maximum == key)) > usual / 2 + 4; };
+  if (full && unsigned(__syncthreads_count(maximum > old)) <= usual + 1 && common(old)) return {old != ONES ? old + 1 : old, old, true};
+  float maxima = usual, few = 0, many = THREADS;  // between which enough and not too many are
+  Key cut = 0;
+#pragma unroll 1
+  for (int tries = 0; tries < MOST_TRIES; tries++) {
+    cut = cut_of_sample(exchange, counts, maximum, ranked_of(maxima, false));
+    if (common(cut)) return {cut != ONES ? cut + 1 : cut, cut, true};
+    const Limit limit(cut, row.order);
+    unsigned elements = 0;
 #pragma unroll
-  for (int i = 0; i < LOADS; i++) {
-    const unsigned its = elements_at<1>(limit, bits + i, row.order);
-    elements += __popc(its), lines += its != 0;
+    for (int i = 0; i < LOADS; i++) elements += __popc(elements_at<1>(limit, bits + i, row.order));
+    const float all = float(sum_of_block(counts, elements)) * scale;
+    if (all >= least && all <= most) break;
+    (all < least ? few : many) = maxima;
+    maxima *= __fdividef(sqrtf(least * most), all);
+    if (maxima <= few || maxima >= many) maxima = (few + many) / 2;
   }
-  __syncthreads();
-  elements = sum_of_block(counts, elements), lines = sum_of_block(counts, lines);
-  if (2 * elements > (1 + VECTOR) * lines) cut = cut_of_sample(exchange, counts, maximum, ranked_of<LOADS>(want, row.cols, 3, 2));
-  const auto common = [&](Key key) { return unsigned(__syncthreads_count(maximum == key)) > ranked.in_block / 2 + 4; };
-  const unsigned above = __syncthreads_count(maximum > old);
-  Key tie = cut;
-  bool tied = false;
-  if (full && above <= ranked.in_block) tied = common(old), tie = tied ? old : cut;
-  if (!tied) tied = common(tie);
-  return {tied && tie != ONES ? tie + 1 : tie, tie, tied};
+  return {cut, cut, false};
 }
+
+// What the block shares beside its list.
+struct Shared {
+  alignas(16) Counters counters;
+  alignas(16) Exchange exchange;
+  alignas(16) Filled filled;
+  unsigned counts[WARPS];
+  Progress stopped[WARPS];  // where the warps are
+  Sharing sharing;          // of chunks that are handed out
+};
 
 // Lists what reaches another cut, as bits, of which there are `count` so far. Returns whether that was enough for the best `want`, which are
 // put then.
 template <class Put>
-__device__ __forceinline__ bool select_by_another(const Row& row, Sharing& sharing, List& list, Filled& filled, Exchange& exchange, unsigned* counts,
-                                                  Progress& at, unsigned& count, unsigned want, bool smallest, Put put) {
-  const Another another = another_cut(row, exchange, counts, want, filled.cut.key, filled.listed != ~0u, smallest);
+__device__ __forceinline__ bool select_by_another(const Row& row, Sharing& sharing, List& list, Shared& shared, Progress& at, unsigned& count,
+                                                  unsigned want, bool smallest, Put put) {
+  Filled& filled = shared.filled;
+  const Another another = another_cut(row, shared.exchange, shared.counts, want, filled.cut.key, filled.listed != ~0u, smallest);
   const Key cut = another.cut, tie = another.tie;
   const bool tied = another.tied;
   const bool full = filled.listed != ~0u, none = tied && tie == ONES;  // nothing is above
@@ -182,22 +198,30 @@ __device__ __forceinline__ bool select_by_another(const Row& row, Sharing& shari
   count = again ? filled.listed : list.counters->count;
   if (again || count > MOST_RANKED || (count < want && !tied)) return false;
   const unsigned listed = min(count, want);
-  if (listed < want && !put_ties(row, counts, tie, listed, want - listed, put)) return false;
+  if (listed < want && !put_ties(row, shared.counts, tie, listed, want - listed, put)) return false;
   if (listed == 0) return true;
   make_keys(list, count, row.order);
   rank_crowds(list, filled.cut, count, listed, row.order, false, put);
   return true;
 }
 
-// The best `want` of a row of which as much as `at` says is listed, as bits.
-template <class Put>
-__device__ __forceinline__ void select_again(const Row& row, Sharing& sharing, List& list, Filled& filled, Exchange& exchange, unsigned* counts,
-                                             Progress at, unsigned want, bool smallest, Put put) {
+// The best `want` of a row of which as much is listed, as bits, as `of_block` tells. Out of line, and from what is in memory: what other rows need is
+// all that registers are found for.
+__device__ __noinline__ void select_again(const Element* data, unsigned cols, unsigned want, bool smallest, bool is_signed, unsigned infinity,
+                                          Element* values, void* indices, unsigned char* dynamic, Shared* of_block) {
+  const Row row = row_of(data, cols, order_of(smallest, is_signed, infinity));
+  Shared& shared = *kept(of_block);
+  auto&& sharing = sharing_again(row, shared.sharing);
+  List list = list_of(dynamic, &shared.counters);
+  Filled& filled = shared.filled;
+  Progress at = shared.stopped[warp_of()];
+  const Answer answer = {values, indices, (unsigned long long)blockIdx.x * want, data, row.order};
+  const auto put = [&](unsigned rank, Key key, unsigned column) { answer.put(rank, key, column); };
   __syncthreads();
   unsigned count = min(list.counters->count, filled.listed);
   const bool crowds = filled.listed == ~0u && count >= want && count <= MOST_RANKED;
   if (!crowds && (filled.listed != ~0u || count < want) &&
-      select_by_another(row, sharing, list, filled, exchange, counts, at, count, want, smallest, put))
+      select_by_another(row, sharing, list, shared, at, count, want, smallest, put))
     return;
   __syncthreads();
   bool full = filled.listed != ~0u;

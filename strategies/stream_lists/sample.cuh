@@ -27,20 +27,21 @@ struct Ranked {
   bool mean;                   // whether ranks are so large that means tell
 };
 
-// Of so many elements of a maximum as are independent of each other: of lines whose elements are alike, as in a row in order, one of each.
-template <int EACH> __device__ __forceinline__ Ranked ranked_of(unsigned want, unsigned cols, float deviations, float more) {
-  constexpr float ELEMENTS = float(EACH) * THREADS;
-  const float wanted = __fdividef(float(want), float(cols)) * ELEMENTS;
-  const float reached = fminf((wanted + deviations * sqrtf(wanted) + more) / ELEMENTS, 0.9999f);
-  const float maxima = 1 - exp2f(log2f(1 - reached) * EACH), lanes = maxima * 33;  // the best of 32 is one of 33, on average
-  const float part = (float(warp_of()) + 0.5f) / WARPS;
-  const bool mean = lanes >= 2;
+// That so many maxima reach; by a mean, or by counts alone, which tell what means over two crowds do not.
+__device__ __forceinline__ Ranked ranked_of(float maxima, bool means) {
+  const float lanes = maxima * (33.f / THREADS), part = (float(warp_of()) + 0.5f) / WARPS;  // the best of 32 is one of 33, on average
+  const bool mean = means && lanes >= 2;
   const unsigned in_warp = unsigned(mean ? lanes + part : lanes * (0.5f + part) + 0.5f);
-  return {min(unsigned(maxima * THREADS) + 1, unsigned(THREADS)), min(max(in_warp, 1u), 32u), mean};
+  return {min(unsigned(maxima) + 1, unsigned(THREADS)), min(max(in_warp, 1u), 32u), mean};
 }
 
-// As the host knows it, to tell how long lists get.
-__device__ __forceinline__ Ranked usually_ranked(unsigned want, unsigned cols) { return ranked_of<LOADS * VECTOR>(want, cols, 5.5f, 4); }
+// How many maxima that is, on average.
+__device__ __forceinline__ float maxima_of(unsigned want, unsigned cols) {
+  constexpr float EACH = LOADS * VECTOR, ELEMENTS = EACH * THREADS;
+  const float wanted = __fdividef(float(want), float(cols)) * ELEMENTS;
+  const float reached = fminf((wanted + 5.5f * wanted * rsqrtf(wanted) + 4) / ELEMENTS, 0.9999f);
+  return THREADS * (1 - exp2f(log2f(1 - reached) * EACH));
+}
 
 // The key of a rank, from 1, among those of the lanes. The first are found one after the other.
 __device__ __forceinline__ Key key_of_rank(Key (&room)[32], Key key, unsigned rank) {

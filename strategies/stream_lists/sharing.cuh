@@ -50,6 +50,8 @@ __device__ __forceinline__ Sharing sharing_of(const Row& row) {
   return {row.begin, each, turn < each ? turn : turn - each};
 }
 
+__device__ __forceinline__ Sharing sharing_again(const Row& row, Sharing&) { return sharing_of(row); }
+
 // What a warp has not looked at yet: batches from one on.
 struct Left {
   unsigned number;
@@ -103,6 +105,8 @@ struct Sharing {
   // By one lane.
   __device__ __forceinline__ unsigned next() { return chunks.other(atomicAdd(&number, 1u)); }
 };
+
+__device__ __forceinline__ Sharing& sharing_again(const Row&, Sharing& handed_out) { return handed_out; }
 
 // What a warp has not looked at yet, of what was handed out to it.
 struct Left {

@@ -8,34 +8,32 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     KERNEL(const Element* __restrict__ x, Element* __restrict__ values, void* __restrict__ indices, long long row_stride, int cols, int k,
            int smallest, int is_signed, int infinity) {
   extern __shared__ __align__(16) unsigned char dynamic[];
-  __shared__ __align__(16) Counters counters;
-  __shared__ __align__(16) Exchange exchange;
-  __shared__ __align__(16) Filled filled;
-  __shared__ unsigned reaching[WARPS];
+  __shared__ Shared shared;
+  Filled& filled = shared.filled;
   const Row row = row_of(x + blockIdx.x * row_stride, cols, order_of(smallest, is_signed, infinity));
   uint4 one[LOADS], other[LOADS];  // batches: one is on its way while the other is looked at
 #if SPREAD
   Sharing sharing = sharing_of(row);
   fetch(row, sharing.batch(0), one);
 #else
-  __shared__ __align__(16) Sharing sharing;
+  Sharing& sharing = shared.sharing;
   const Chunks chunks = chunks_of(row);
   Left left = {chunks.sample(), chunks.other(warp_of()), 0};
   fetch(row, batch_of(row, left.chunk), one);
   if (threadIdx.x == 0) sharing = {chunks, WARPS};
 #endif
-  List list = list_of(dynamic, &counters);
-  if (threadIdx.x == 0) counters.count = 0, filled.listed = ~0u;
+  List list = list_of(dynamic, &shared.counters);
+  if (threadIdx.x == 0) shared.counters.count = 0, filled.listed = ~0u;
   clear_counters(list);
   clear_intervals(list);
-  const Ranked ranked = usually_ranked(k, cols);
+  const Ranked ranked = ranked_of(maxima_of(k, cols), true);
   const Key maximum = best_of_lines(one, row.order, smallest);
 #if SPREAD
   fetch(row, sharing.batch(1), other);
 #else
   fetch(row, batch_of(row, left.next), other);
 #endif
-  const Key cut = cut_of_sample(exchange, reaching, maximum, ranked);
+  const Key cut = cut_of_sample(shared.exchange, shared.counts, maximum, ranked);
   if (threadIdx.x == 0) filled.cut = {cut, 0};
   const Limit limit(cut, row.order);
 #if SPREAD
@@ -77,16 +75,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   Progress at = {left, 0, threadIdx.x < 32};
   __syncwarp();  // the cut is there
   if (!full && at.edges) full = at.edges = !take_edges(row, list, filled, filled.cut, false);
+  if (lane_of() == 0) shared.stopped[warp_of()] = at;
   const bool any = __syncthreads_or(full);
-  const unsigned count = counters.count;
+  const unsigned count = shared.counters.count;
   const Answer answer = {values, indices, (unsigned long long)blockIdx.x * k, row.data(), row.order};
   const auto put = [&](unsigned rank, Key key, unsigned column) { answer.put(rank, key, column); };
   if (!any && count >= k && count <= ITEMS * THREADS) {
     if constexpr (ITEMS <= FEW_ITEMS) {
-      if (put_few_in_order(row, list, exchange, count, filled.cut.key, k, put)) return;
+      if (put_few_in_order(row, list, shared.exchange, count, filled.cut.key, k, put)) return;
     } else {
       if (put_in_order(row, list, count, k, put)) return;
     }
   }
-  select_again(row, sharing, list, filled, exchange, reaching, at, k, smallest, put);
+  select_again(x + blockIdx.x * row_stride, cols, k, smallest, is_signed, infinity, values, indices, dynamic, &shared);
 }

@@ -1,5 +1,7 @@
 """What `block_buckets` alone does, in the emulator."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -77,6 +79,91 @@ def test_guesses_that_are_too_high(peaks: int, sequences: Sequences) -> None:
         x[0, [4 * lane + 128 * warp for warp in (0, 1) for lane in range(peaks)]] += 60
         found = answer(sequences, strategy, config, case, x, seed=seed)
         assert not case.problems_with(x, found), k
+
+
+def numbers(kind: str, cols: int, generator: torch.Generator) -> torch.Tensor:
+    """A row of floats that intervals of numbers suffice for, or not."""
+    normal, uniform = torch.randn(1, cols, generator=generator), torch.rand(1, cols, generator=generator)
+    x = {
+        "normal": normal,
+        "far from zero": 3e4 + normal,
+        "so far that rounding counts": 2e6 + normal,
+        "skewed": torch.exp(5 * normal),
+        "denormal": 1e-40 * normal,
+        "of a range that has an inverse": 4e36 * normal.clamp(-1.2, 1.2),
+        "of a range that has none": 3e38 * (2 * uniform - 1),
+        "ranges of which some have one": 8.9e37 * uniform,
+        "steps": torch.floor(64 * uniform) / 8,
+    }[kind]
+    places = torch.randperm(cols, generator=generator)
+    x[0, places[:5]] = torch.tensor([torch.inf, -torch.inf, torch.nan, -torch.nan, -0.0])
+    x[0, places[5 : 5 + cols // 16]] = [-torch.inf, torch.nan, torch.inf][int(places[0]) % 3]
+    return x
+
+
+@pytest.mark.parametrize("config", [BlockBucketsConfig(64, 4, 640), BlockBucketsConfig(32, 8, 640)], ids=str)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "normal",
+        "far from zero",
+        "so far that rounding counts",
+        "skewed",
+        "denormal",
+        "of a range that has an inverse",
+        "of a range that has none",
+        "ranges of which some have one",
+        "steps",
+    ],
+)
+def test_numbers(kind: str, config: BlockBucketsConfig, sequences: Sequences) -> None:
+    """Of every range, with infinities and NaN among them, in both orders and in none, pairs and indices alone."""
+    strategy, generator = registry.get("block_buckets"), torch.Generator().manual_seed(len(kind))
+    for seed, k in enumerate((100, 260, 500, 512)):
+        cols = config.room // 4 - seed % 2 * 37
+        for number, (largest, ordered) in enumerate(product((True, False), repeat=2)):
+            case = Case(1, cols, k, "float32", largest=largest, sorted=ordered, layout=LAYOUTS[seed % len(LAYOUTS)])
+            x = case.input("cpu").copy_(numbers(kind, cols, generator))
+            found = answer(sequences, strategy, config, case, x, indices_only=(seed + number) % 3 == 0, seed=seed)
+            assert not case.problems_with(x, found), case
+            indices, best = found[1], best_columns(x, k, largest=largest)
+            if not ordered:
+                indices, best = indices.sort().values, best.sort().values
+            assert torch.equal(indices, best), case
+
+
+@pytest.mark.parametrize("sign", [1, -1], ids=["above", "below"])
+@pytest.mark.parametrize(("scale", "offset"), [(1.0, 0.0), (1.0, 3e4), (1e36, 0.0), (1e-20, 1e-20)])
+def test_numbers_are_looked_at_once(scale: float, offset: float, sign: int, sequences: Sequences) -> None:
+    """Of every scale, as far from zero as there is room between numbers: what misleads takes more barriers."""
+    strategy, config = registry.get("block_buckets"), BlockBucketsConfig(256, 4, 1280)
+    taken = []
+    for seed in range(8):
+        normal = torch.randn(1, 4096, generator=torch.Generator().manual_seed(seed))
+        taken.append(barriers(sequences, strategy, config, scale * normal + sign * offset, 1000))
+    assert sorted(taken)[:-1] == [5] * 7  # of one row in hundreds fewer reach the cut than are wanted
+
+
+def test_numbers_of_all(sequences: Sequences) -> None:
+    """Of a row of which all are wanted the least counts as well."""
+    strategy, config = registry.get("block_buckets"), BlockBucketsConfig(256, 4, 1280)
+    for seed in range(4):
+        x = torch.randn(1, 1000, generator=torch.Generator().manual_seed(seed))
+        assert barriers(sequences, strategy, config, x, 1000) == barriers(sequences, strategy, config, x, 900)
+
+
+def test_lists_of_numbers_that_are_just_full(sequences: Sequences) -> None:
+    """Behind the last entry is room for what is compared with it, or the row is looked at again."""
+    strategy, config, k = registry.get("block_buckets"), BlockBucketsConfig(32, 4, 80), 64
+    for equals in range(10, 24):
+        case = Case(1, 512, k, "float32", layout="aligned")
+        x = case.input("cpu")
+        x[0] = torch.randn(512, generator=torch.Generator().manual_seed(equals)) - 8
+        best = torch.randperm(512, generator=torch.Generator().manual_seed(equals))[: k - 4 + equals]
+        x[0, best] = 4 - torch.arange(len(best)).clamp(max=k - 4) / 32
+        found = answer(sequences, strategy, config, case, x, seed=equals)
+        assert not case.problems_with(x, found), equals
+        assert torch.equal(found[1], best_columns(x, k)), equals
 
 
 FEW_KEYS = [BlockBucketsConfig(64, 8, 1280), BlockBucketsConfig(128, 4, 640), BlockBucketsConfig(256, 1, 320)]

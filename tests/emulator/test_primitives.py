@@ -210,6 +210,28 @@ def test_sums_with_zero_settle_narrow_floats(programs: Programs) -> None:
     assert torch.equal(found.view(torch.int16), settled ^ (settled >> 15))
 
 
+def test_fused_sums(programs: Programs) -> None:
+    """Towards zero, whatever comes next; and by PTX, of which all NaN are one."""
+    emulator = programs.emulator(
+        "const float* a = (const float*)x; const float* b = a + n; float sum;"
+        "for (int i = threadIdx.x; i < n; i += 32) {"
+        " values[i] = __float_as_int(__fmaf_rz(a[i], b[i], 2.0f));"
+        ' asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(sum) : "f"(a[i]), "f"(b[i]), "f"(2.0f));'
+        " values[n + i] = __float_as_int(sum); }"
+    )
+    generator = torch.Generator().manual_seed(0)
+    a, b = torch.rand(2, 512, generator=generator)
+    exact = a.double() * b.double() + 2  # 48 bits of the product, of which the last is 2^-50 or more, and 2
+    a[0], a[1] = torch.nan, -torch.nan
+    found = torch.tensor(launch(emulator, torch.cat([a, b]).view(torch.int32), size=1024, n=512), dtype=torch.int32)
+    down, near = found.view(torch.float32).split(512)
+    floor = (exact * 2**22).floor() / 2**22
+    assert torch.equal(down[2:].double(), floor[2:])
+    assert torch.equal(near[2:], exact.float()[2:])
+    assert (floor.float() != exact.float())[2:].any()
+    assert found[512:514].tolist() == [0x7FFFFFFF] * 2
+
+
 BLOCK = """
 extern __shared__ int words[];
 __shared__ unsigned long long wide[2];

@@ -91,6 +91,14 @@ SIMT_DEVICE float __uint2float_rz(unsigned x) {
   return nearest > static_cast<double>(x) ? std::nextafterf(nearest, 0.0f) : nearest;
 }
 SIMT_DEVICE float __fmaf_rn(float a, float b, float c) { return std::fmaf(a, b, c); }
+SIMT_DEVICE float __fmaf_rz(float a, float b, float c) {
+  const int mode = std::fegetround();
+  volatile float factor = a;  // else the sum may be moved to where numbers are rounded otherwise
+  std::fesetround(FE_TOWARDZERO);
+  volatile float sum = std::fmaf(factor, b, c);
+  std::fesetround(mode);
+  return sum;
+}
 SIMT_DEVICE float __saturatef(float x) { return std::fmin(std::fmax(x, 0.0f), 1.0f); }
 SIMT_DEVICE float __fdividef(float a, float b) { return a / b; }
 SIMT_DEVICE float rsqrtf(float x) { return 1 / std::sqrt(x); }

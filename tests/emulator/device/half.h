@@ -143,9 +143,13 @@ SIMT_DEVICE unsigned simt_at_most_bf16(unsigned a, unsigned b) {
   return simt_at_most<bfloat16_t>(a >> 16, b >> 16) << 16 | simt_at_most<bfloat16_t>(a, b);
 }
 
-// PTX add, and fma of pairs; all NaN that they make are one.
+// PTX add and fma, and fma of pairs; all NaN that they make are one.
 SIMT_DEVICE float simt_sum_f32(float a, float b) {
   const float sum = a + b;
+  return sum != sum ? std::bit_cast<float>(0x7FFFFFFF) : sum;
+}
+SIMT_DEVICE float simt_fused_f32(float a, float b, float c) {
+  const float sum = std::fma(a, b, c);
   return sum != sum ? std::bit_cast<float>(0x7FFFFFFF) : sum;
 }
 template <class T>

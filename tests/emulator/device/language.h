@@ -1,5 +1,6 @@
 // CUDA's keywords, built-in variables and vector types.
 #pragma once
+#include <cfenv>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
