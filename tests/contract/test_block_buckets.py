@@ -159,11 +159,14 @@ def test_lists_of_numbers_that_are_just_full(sequences: Sequences) -> None:
         case = Case(1, 512, k, "float32", layout="aligned")
         x = case.input("cpu")
         x[0] = torch.randn(512, generator=torch.Generator().manual_seed(equals)) - 8
-        best = torch.randperm(512, generator=torch.Generator().manual_seed(equals))[: k - 4 + equals]
+        sampled, others = (torch.randperm(n, generator=torch.Generator().manual_seed(n + equals)) for n in (128, 384))
+        best = torch.cat([sampled[:8], 128 + others[: k - 12 + equals]])  # few where a cut is guessed from
         x[0, best] = 4 - torch.arange(len(best)).clamp(max=k - 4) / 32
         found = answer(sequences, strategy, config, case, x, seed=equals)
         assert not case.problems_with(x, found), equals
         assert torch.equal(found[1], best_columns(x, k)), equals
+        looked_at_once = barriers(sequences, strategy, config, x, k) == 5
+        assert looked_at_once == (len(best) <= config.capacity - 4), equals
 
 
 FEW_KEYS = [BlockBucketsConfig(64, 8, 1280), BlockBucketsConfig(128, 4, 640), BlockBucketsConfig(256, 1, 320)]
