@@ -1,17 +1,18 @@
 """Winners to ship: `python -m scripts.ship [TUNING.sqlite [sm_90.check]] [--beaten FILE]`, of a database of any GPU.
 
-What is shipped now stays, as an incumbent does, unless the other is 3 % faster beside torch.topk. Where its kernel has
-become other machine code, or may have, since nobody compiled it, it gives way, unless it was not raced again and the
-other is 3 % slower: it is stale then. Stale ones of GPUs that the database knows nothing of are left out. Predictions
-are fitted to docs/figures/predictions, as `python -m scripts.predictions` has them; without a database these alone are
-shipped anew. Winners that something else has beaten there since, by 3 %, are counted, and written to a file that
-`autotopk tune --from-misses` races again. What that GPU found out about shipped kernels, in `checks` of its cache
-folder, is added to what is known of those that are shipped: it checks those alone that nobody had checked.
+What is shipped now stays, as an incumbent does, unless the other is 3 % faster beside torch.topk, in the same run
+where it was raced again. Where its kernel has become other machine code, or may have, since nobody compiled it, it
+gives way, unless it was not raced again and the other is 3 % slower: it is stale then. Stale ones of GPUs that the
+database knows nothing of are left out. Predictions are fitted to docs/figures/predictions, as `python -m
+scripts.predictions` has them; without a database these alone are shipped anew. Winners that something else has beaten
+there since, by 3 %, are counted, and written to a file that `autotopk tune --from-misses` races again. What that GPU
+found out about shipped kernels, in `checks` of its cache folder, is added to what is known of those that are shipped:
+it checks those alone that nobody had checked.
 """
 
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from autotopk import settings
@@ -34,9 +35,12 @@ GONE = "stale, and of another GPU"
 
 
 def chosen(
-    shipped: Iterable[Winner], measured: Iterable[Winner], raced: Container[tuple[TuningKey, Candidate]]
+    shipped: Iterable[Winner], measured: Iterable[Winner], raced: Mapping[tuple[TuningKey, Candidate], float]
 ) -> dict[str, list[Winner]]:
-    """By why: every device's and key's winner once; those of `GONE` are not to be shipped."""
+    """By why: every device's and key's winner once; those of `GONE` are not to be shipped.
+
+    Of what was `raced`, the ratio to torch.topk: an incumbent that was is compared by that, in one run with the other.
+    """
     whys = ("kept", "kept, stale", "measured again", "faster", "new", GONE)
     found: dict[str, list[Winner]] = {why: [] for why in whys}
     measured = list(measured)
@@ -49,7 +53,9 @@ def chosen(
         elif not is_known(held):
             lost = (one.key, held.candidate) not in raced and held.ratio <= one.ratio * (1 - REPLACE)
             found["kept, stale" if lost else "measured again"].append(held if lost else one)
-        elif one.ratio <= held.ratio * (1 - REPLACE) and one.candidate != held.candidate:
+        elif one.candidate != held.candidate and one.ratio <= raced.get((one.key, held.candidate), held.ratio) * (
+            1 - REPLACE
+        ):
             found["faster"].append(one)
         else:
             found["kept"].append(held)
@@ -113,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = {"kept": shipped}
     if asked.database:
         with Store.open(asked.database, read_only=True) as store:
-            raced = {(one.key, one.candidate) for one in store.tried() if one.stage == "race" and one.status == "ok"}
+            raced = {(one.key, one.candidate): one.ratio for one in store.tried() if one.stage == "race" and one.ratio}
             found = chosen(shipped, store.winners(), raced)
     times, device = tuned()
     fitted = [

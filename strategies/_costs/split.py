@@ -253,8 +253,9 @@ def buckets(
 ) -> tuple[float, ...]:
     """A row in the registers of a block, in `count` buckets: latency of rounds, instructions of a processor.
 
-    Unless what reaches a cut is `listed`, all elements are counted. Floats of 16 bits are two to a register; a row that
-    begins within a line has its ends read one by one.
+    Unless what reaches a cut is `listed`, all elements are counted; of less than half of a row it is guessed. Floats of
+    16 bits are two to a register, and looked at as keys; others are numbers but for most of a row in any order. A row
+    that begins within a line has its ends read one by one.
     """
     threads = config.threads
     rows, cols, k, itemsize, lines = problem.rows, problem.cols, problem.k, problem.itemsize, config.lines
@@ -262,6 +263,7 @@ def buckets(
     busy, vector = load(rows, device), VECTOR_BYTES // itemsize
     each, of_threads = vector * min(lines, -(-cols // (vector * threads))), busy * threads * 1e-3
     half, ragged, ordered = itemsize == 2, problem.layout.vector < vector, problem.sorted
+    guessed = 2 * k <= cols
     of_block = (
         1.0,
         not listed,
@@ -269,11 +271,15 @@ def buckets(
         each,
         each * (not listed),
         each * half,
+        each * (not listed) * half,
+        each * (not ordered) * (not guessed),
         half,
+        guessed,
         threads * 1e-2,
         count / threads,
         ordered,
         ordered * k / threads,
+        ordered * k / threads * half,
         k / threads,
         ragged,
     )

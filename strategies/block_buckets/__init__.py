@@ -46,8 +46,8 @@ MIN_K, ROWS_OF_PROCESSOR = 256, 4
 MOST_BYTES, MOST_K = 1 << 15, 2048
 """Of a row, and of the answer: what a block of 256 threads holds; longer rows are read faster by other families."""
 
-NUMBERS_LINES = 4
-"""Of a thread, from which on 32-bit floats are looked at as numbers, which saves instructions."""
+MOST_LINES = 4
+"""Of a thread that has registers for the extremes of its elements, between which most of a row is counted as numbers."""
 
 LANES_BYTES = 4 * 32
 """Of a counter for each lane, in shared memory, where they are."""
@@ -111,6 +111,12 @@ class BlockBuckets(LinesStrategy):
             reasons.append(f"no block has shared memory for the best {problem.k}")
         return reasons
 
+    def valid(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> bool:
+        """Not of most of a row as numbers, in order, by more lines than that takes: they are read again."""
+        again = config.lines > MOST_LINES and 2 * problem.k > problem.cols
+        by_numbers = _by_numbers(problem.itemsize, problem.answer == WINDOWS) and self.puts_in_order(problem, device)
+        return super().valid(config, problem, device) and not (again and by_numbers)
+
     def shortlist(self, problem: Problem, device: Device) -> Sequence[BlockBucketsConfig]:
         """The fewest lines for each number of threads."""
         return _shortlist(problem, device)
@@ -142,8 +148,9 @@ class BlockBuckets(LinesStrategy):
     def terms(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.split`."""
         ordered = self.puts_in_order(problem, device)
-        own = shared_bytes(config, problem.itemsize, ordered=ordered)
-        listed = ordered and problem.k <= _most_listed(config.capacity, config.room, problem.itemsize)
+        own = shared_bytes(config, problem.itemsize, ordered=ordered, windows=problem.answer == WINDOWS)
+        most = _most_listed(config.capacity, config.room, problem.itemsize)
+        listed = ordered and problem.k <= most and 2 * problem.k <= problem.cols
         return split.buckets(config, _buckets(config, ordered), own, listed, problem, device)
 
     def fits(self, config: BlockBucketsConfig, itemsize: int, device: Device) -> bool:
@@ -176,7 +183,7 @@ def _source(config: BlockBucketsConfig, kind: str, *, ordered: bool = True, wind
         "RESIDENT": config.resident,
         "MOST_LISTED": _most_listed(config.capacity, config.room, element_bytes) if ordered else 0,
     }
-    if numbers := not windows and _by_numbers(config, element_bytes):
+    if _by_numbers(element_bytes, windows):
         constants["NUMBERS"] = True
     form = "_windows" if windows else "" if ordered else "_any"
     return CudaSource(
@@ -184,7 +191,7 @@ def _source(config: BlockBucketsConfig, kind: str, *, ordered: bool = True, wind
         constants=tuple(constants.items()),
         parameters=parameters(windows),
         threads=config.threads,
-        shared_bytes=shared_bytes(config, element_bytes, ordered=ordered) + (LANES_BYTES if numbers else 0),
+        shared_bytes=shared_bytes(config, element_bytes, ordered=ordered, windows=windows),
         symbol=f"autotopk_block_buckets{form}_{kind}",
         code_dependencies=("autotopk.strategies._lines", "autotopk.strategies.split_radix"),
     )
@@ -205,7 +212,7 @@ def _shortlist(problem: Problem, device: Device) -> tuple[BlockBucketsConfig, ..
 @lru_cache(1 << 12)
 def _fits(config: BlockBucketsConfig, itemsize: int, device: Device) -> bool:
     """Whether a device has shared memory for its entries."""
-    own = shared_bytes(config, itemsize, ordered=True) + STATIC_BYTES + OWN_BYTES + config.threads * 8
+    own = shared_bytes(config, itemsize, ordered=True, windows=False) + STATIC_BYTES + OWN_BYTES + config.threads * 8
     return own <= device.shared_bytes
 
 
@@ -231,9 +238,9 @@ def _most_listed(capacity: int, room: int, itemsize: int) -> int:
     return int(((sqrt(100 + 6 * capacity) - 10) / 3) ** 2) if 8 * capacity * itemsize <= room else 0
 
 
-def _by_numbers(config: BlockBucketsConfig, itemsize: int) -> bool:
-    """Whether elements are looked at as numbers, unless windows are: of lists that are not made first."""
-    return itemsize == 4 and config.lines >= NUMBERS_LINES and not _most_listed(config.capacity, config.room, itemsize)
+def _by_numbers(itemsize: int, windows: bool) -> bool:
+    """Whether elements are looked at as numbers."""
+    return itemsize == 4 and not windows
 
 
 def _least(k: int) -> int:
@@ -245,9 +252,10 @@ def _buckets(config: BlockBucketsConfig, ordered: bool) -> int:
     return min(4 * config.capacity // 5, MOST_BUCKETS) if ordered else ANY_BUCKETS
 
 
-def shared_bytes(config: BlockBucketsConfig, itemsize: int, *, ordered: bool) -> int:
-    """Of the entries, and the counts of buckets."""
-    return config.capacity * 2 * itemsize + 4 * _buckets(config, ordered) + 16
+def shared_bytes(config: BlockBucketsConfig, itemsize: int, *, ordered: bool, windows: bool) -> int:
+    """Of the entries, and the counts of buckets and of lanes."""
+    lanes = LANES_BYTES if _by_numbers(itemsize, windows) else 0
+    return config.capacity * 2 * itemsize + 4 * _buckets(config, ordered) + 16 + lanes
 
 
 strategy = BlockBuckets()

@@ -176,7 +176,7 @@ template <int LINES_ASKED> struct First {
 template <bool SMALLEST, bool HALF, int OWN> __device__ __forceinline__ void make_keys(Elements<OWN>& elements, unsigned lines) {
 #pragma unroll
   for (int i = 0; i < OWN; i++) {
-    if (i >= 2 && i * THREADS >= lines) break;  // for all threads; those words are 0 already
+    if (!NUMBERS && i >= 2 && i * THREADS >= lines) break;  // for all threads; those words are 0 already, unless they were numbers
 #pragma unroll
     for (int word = 4 * i; word < 4 * i + 4; word++) {
       const unsigned keys = keys_of<SMALLEST, HALF>(elements.words[word]);

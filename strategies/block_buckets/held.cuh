@@ -90,10 +90,10 @@ __device__ __forceinline__ void select_in_order(const Row& row, const HeldRow<OW
   constexpr int COUNT = BUCKETS<true>;
   const Key cut = held.guess.cut, top = held.guess.top;
   Word least = least_word(cut);
-  bool numbers = cut == 0 || ((cut ^ top) & SIGN) || top - cut > FEW_OCTAVES, all = cut == 0;
+  bool numbers = better_by_numbers(top, cut), all = cut == 0;
   if (all) least = held.lowest(room);
   if (MOST_LISTED > 0 && !all && k <= MOST_LISTED) {
-    if (select_listed(row, held.elements, cut, held.most(), numbers, k, room, answers)) return;
+    if (select_listed(row, held.elements, ByKeys{cut}, cut, held.most(), numbers, k, room, answers)) return;
     least = lowest_word(held.elements, room), all = numbers = true;
   }
   bool crowd;
@@ -203,16 +203,12 @@ __device__ __forceinline__ void select_held(const Row& row, const First<ASKED>& 
   if (OWN <= 2) asm volatile("" : "+r"(plan.group), "+r"(plan.ranks.in_warp), "+r"(plan.ranks.in_block));  // while lines are on their way
   bool guessed = false;
   if constexpr (NUMBERS) {
-    held.most_wanted = OWN <= 4 && 2 * k > row.cols;
     find_edge(held.elements, row, worst_number(smallest), [](Element bits) { return bits; });
     if constexpr (IN_ORDER) {
-      const bool all = held.most_wanted;
-      const Guess guess = all ? extremes_of_numbers(held.elements, room.exchange, row.order)
-                              : guess_of<true>(held.elements, room.exchange, k, row, plan, smallest);
-      return select_numbers(row, held.elements, guess, all, k, smallest, room, answers);
-    } else if (!held.most_wanted) {
+      return select_numbers_in_order(row, held.elements, plan, k, smallest, room, answers);
+    } else if (OWN > 4 || 2 * k <= row.cols) {
       held.guess = guess_of<true>(held.elements, room.exchange, k, row, plan, smallest), guessed = true;
-      if (select_numbers(row, held.elements, held.guess, k, smallest, room, answers)) return;
+      if (select_numbers_in_any_order(row, held.elements, held.guess, k, smallest, room, answers)) return;
     }
   }
   make_keys(held.elements, row, smallest);

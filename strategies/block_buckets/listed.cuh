@@ -20,16 +20,26 @@ template <unsigned MOST> __device__ __forceinline__ unsigned few_before(unsigned
   return before;
 }
 
-// List the columns of elements that reach a cut that is not 0, in no order. Returns how many there are: if more than CAPACITY, not all are
-// listed. Has a barrier.
-template <int OWN>
-__device__ __forceinline__ unsigned list_columns(const Row& row, Elements<OWN> elements, const Room& room, Key cut, unsigned* columns) {
+// Which elements reach a cut: by their keys.
+struct ByKeys {
+  Key cut;
+
+  // Of 32 from `begin` on, a bit each.
+  template <int OWN> __device__ __forceinline__ unsigned among(const Elements<OWN>& elements, int begin) const {
+    return elements.template reaching<32>(begin, cut);
+  }
+  template <int OWN> __device__ __forceinline__ bool edge(const Elements<OWN>& elements) const { return elements.edge >= cut; }
+};
+
+// List the columns of elements that reach a cut, in no order. Returns how many there are: if more than CAPACITY, not all are listed. Has a barrier.
+template <int OWN, class Reach>
+__device__ __forceinline__ unsigned list_columns(const Row& row, Elements<OWN> elements, const Room& room, const Reach& reach, unsigned* columns) {
   constexpr int COUNT = Elements<OWN>::COUNT, PARTS = (COUNT + 31) / 32;
-  const bool edge = elements.edge >= cut;
+  const bool edge = reach.edge(elements);
   elements.first = row.column(row.begin + thread_anew(), 0);
   unsigned reaching[PARTS], own = edge;
 #pragma unroll
-  for (int part = 0; part < PARTS; part++) own += __popc(reaching[part] = elements.template reaching<32>(32 * part, cut));
+  for (int part = 0; part < PARTS; part++) own += __popc(reaching[part] = reach.among(elements, 32 * part));
   const unsigned before = few_before<COUNT + 1>(own);
   unsigned place = 0;
   if (lane_of() == 31 && before + own) place = atomicAdd(&room.counters.count, before + own);
@@ -50,14 +60,18 @@ __device__ __forceinline__ unsigned list_columns(const Row& row, Elements<OWN> e
   return room.counters.count;
 }
 
-// Call `answers.put(rank, key, column)` for the best k, each by some thread. Returns whether enough reach the cut: else nothing was counted.
-template <int OWN, class Answers>
-__device__ __forceinline__ bool select_listed(const Row& row, const Elements<OWN>& elements, Key cut, Word top, bool numbers, unsigned k,
+// Whether intervals of numbers tell more apart than those of keys.
+__device__ __forceinline__ bool better_by_numbers(Key top, Key cut) { return cut == 0 || ((cut ^ top) & SIGN) || top - cut > FEW_OCTAVES; }
+
+// Call `answers.put(rank, key, column)` for the best k, each by some thread, of elements that reach a cut that is not 0. Returns whether enough do: else
+// nothing was counted.
+template <int OWN, class Reach, class Answers>
+__device__ __forceinline__ bool select_listed(const Row& row, const Elements<OWN>& elements, const Reach& reach, Key cut, Word top, bool numbers, unsigned k,
                                               const Room& room, const Answers& answers) {
   unsigned* columns = reinterpret_cast<unsigned*>(room.entries);
   const Word least = least_word(cut);
   const Buckets<true, LIST_BUCKETS> buckets = buckets_of<true, LIST_BUCKETS>(top < least ? ALL_KEYS : top, least, numbers, row.order);
-  const unsigned count = list_columns(row, elements, room, cut, columns);
+  const unsigned count = list_columns(row, elements, room, reach, columns);
   if (count < k) return false;
   if (count > CAPACITY) {
     select_again<OWN>(row, {ALL_KEYS, least, true, false, 0}, k, room, answers);

@@ -159,30 +159,117 @@ __device__ __noinline__ void rank_crowded_numbers(Room its, NumberBuckets<true> 
   rank_crowds_of(kept_room(its), numbers, count, want, answers);
 }
 
-// Call `answers.put(rank, key, column)` for the best k of elements as they are, each by some thread. What misleads numbers is left to `select_again`.
+// Which elements reach a cut, as `ByKeys` tells: by the sign of a sum that is the same for both zeros, and not negative of NaN, which is the best or the
+// worst.
+struct ByNumbers {
+  float less;   // what is added to numbers, so that the sign tells
+  Word others;  // ONES where those that are not negative then reach the cut
+
+  __device__ __forceinline__ ByNumbers(Key cut, Order order, bool smallest) : others(smallest ? 0 : ONES) {
+    less = 0.f - number_of(element_of(cut - smallest, order), order);  // of the smallest those do that are less than the next
+  }
+
+  // Not where what is no element would reach the cut, too, or all NaN.
+  __device__ __forceinline__ bool possible() const { return less < __uint_as_float(0x7F800000); }
+
+  __device__ __forceinline__ unsigned sum(Word bits) const {
+    float sum;
+    asm("add.f32 %0, %1, %2;" : "=f"(sum) : "f"(__uint_as_float(bits)), "f"(less));
+    return __float_as_uint(sum);
+  }
+
+  template <int OWN> __device__ __forceinline__ unsigned among(const Elements<OWN>& elements, int) const {
+    constexpr int COUNT = Elements<OWN>::COUNT;
+    static_assert(COUNT <= 32, "an element has a bit");
+    unsigned negative = 0, upper = 0;  // two, since each waits for the one before
+#pragma unroll
+    for (int i = COUNT / 2 - 1; i >= 0; i--) {
+      negative = __funnelshift_l(sum(elements.words[i]), negative, 1);
+      upper = __funnelshift_l(sum(elements.words[i + COUNT / 2]), upper, 1);
+    }
+    return ((upper << COUNT / 2 | negative) ^ others) & ~0u >> (32 - COUNT);
+  }
+  template <int OWN> __device__ __forceinline__ bool edge(const Elements<OWN>& elements) const {
+    return threadIdx.x < EDGES && (sum(elements.edge) ^ others) >> 31;
+  }
+};
+
+// Where too few reach the cut, another is tried that is lower by half of its distance to the top: of more lines a thread alone, whose code is no slower
+// for it.
+template <int OWN> constexpr bool TRIES_ANOTHER = OWN > 4;
+
+// Call `answers.put(rank, key, column)` for the best k, few enough to be listed first, each by some thread. Returns whether enough reach a cut. Begins with
+// a count of 0.
 template <int OWN, class Answers>
-__device__ __forceinline__ void select_numbers(const Row& row, const Elements<OWN>& elements, Guess guess, bool all, unsigned k, bool smallest,
-                                               const Room& room, const Answers& answers) {
+__device__ __forceinline__ bool list_numbers(const Row& row, const Elements<OWN>& elements, Guess guess, unsigned k, bool smallest, const Room& room,
+                                             const Answers& answers) {
+#pragma unroll 1
+  for (bool last = !TRIES_ANOTHER<OWN>;; last = true) {
+    const ByNumbers reach(guess.cut, row.order, smallest);
+    if (!reach.possible()) return false;
+    if (select_listed(row, elements, reach, guess.cut, guess.top, better_by_numbers(guess.top, guess.cut), k, room, answers)) return true;
+    if (last) return false;
+    guess.cut = keys_of(__float_as_uint(ends_of(guess, 0.5f, row.order).cut), row.order);
+    __syncthreads();
+    if (threadIdx.x == 0) room.counters.count = 0;
+    __syncthreads();
+  }
+}
+
+// The same of any k, by counts of all, between extremes or a guess, below which there is a part more than between them. Where more are counted than the
+// list has room for, a key is told that enough reach.
+template <int OWN, class Answers>
+__device__ __forceinline__ bool count_and_place(const Row& row, const Elements<OWN>& elements, Guess guess, float more, unsigned k, bool smallest,
+                                                const Room& room, const Answers& answers, Key& reached) {
   NumberBuckets<true> numbers;
-  Crossing crossing = {numbers.COUNT, 0, 0};
-  const float more = all ? 0.001f : 0.f;
-  if (numbers_between(ends_of(guess, more, row.order), row.order, smallest, room.exchange, numbers)) {
+  Ends ends = ends_of(guess, more, row.order);
+#pragma unroll 1
+  for (bool last = !TRIES_ANOTHER<OWN>;; last = true) {
+    if (!numbers_between(ends, row.order, smallest, room.exchange, numbers)) return false;
     if (threadIdx.x < 32) room.counts[numbers.COUNT + 1 + threadIdx.x] = 0;
     const Added added = count_numbers(elements, numbers, room, k);
-    crossing = added.crossing;
-    const unsigned count = crossing.before + crossing.count;
-    if (crossing.bucket < numbers.COUNT && count <= CAPACITY - COMPARED) {
-      elements.template visit_batches<VISITED>([&](const auto& visited) { place_numbers(visited, numbers, room, numbers.FIRST + crossing.bucket); });
+    const unsigned bucket = added.crossing.bucket, count = added.crossing.before + added.crossing.count;
+    if (bucket < numbers.COUNT && count <= CAPACITY - COMPARED) {
+      elements.template visit_batches<VISITED>([&](const auto& visited) { place_numbers(visited, numbers, room, numbers.FIRST + bucket); });
       if (threadIdx.x < COMPARED) room.entries[count + threadIdx.x] = 0;
       __syncthreads();
       if (added.crowd) rank_crowded_numbers(room, numbers, count, k, answers);
       else rank_numbers(room, numbers, count, k, answers);
-      return;
+      return true;
     }
+    if (bucket < numbers.COUNT) {
+      reached = surely_reached(ends, numbers.offset, row.order);
+      return false;
+    }
+    if (last) return false;
+    ends.cut -= 0.5f * (ends.top - ends.cut);
+    __syncthreads();
+    clear_buckets<numbers.COUNT>(room);
+    __syncthreads();
   }
-  const bool certain = crossing.bucket < numbers.COUNT;
-  const Key cut = certain ? surely_reached(ends_of(guess, more, row.order), numbers.offset, row.order) : Key(1);
-  select_again<OWN>(row, {ALL_KEYS, least_word(cut), certain, false, 0}, k, room, answers);
+}
+
+// The same in one way or the other. Of more than half of the row there is no guess: intervals are between its extremes, for which more lines a thread leave
+// no registers. What misleads numbers is left to `select_again`.
+template <int OWN, class Answers>
+__device__ __forceinline__ void select_numbers_in_order(const Row& row, const Elements<OWN>& elements, const Plan& plan, unsigned k, bool smallest,
+                                                        const Room& room, const Answers& answers) {
+  const bool all = OWN <= 4 && 2 * k > row.cols;
+  Guess guess = all ? extremes_of_numbers(elements, room.exchange, row.order)
+                    : guess_of<true>(elements, room.exchange, k, row, plan, smallest);
+  guess.cut = min(guess.cut, SIGN | infinity_of(row.order));  // which NaN reach, too
+  Key reached = 0;
+  const bool listed = MOST_LISTED > 0 && k <= MOST_LISTED && !all;
+  if (listed ? list_numbers(row, elements, guess, k, smallest, room, answers)
+             : count_and_place(row, elements, guess, all ? 0.001f : 0.1f, k, smallest, room, answers, reached))
+    return;
+  if (!reached) {
+    const ByNumbers reach(guess.cut, row.order, smallest);
+    unsigned count = 0;
+    if (reach.possible()) sum_before(room, __popc(reach.among(elements, 0)) + reach.edge(elements), count);
+    if (count >= k) reached = guess.cut;
+  }
+  select_again<OWN>(row, {ALL_KEYS, least_word(reached ? reached : Key(1)), reached != 0, false, 0}, k, room, answers);
 }
 
 // As `put`, of an element and not of its key.
@@ -196,11 +283,11 @@ __device__ __forceinline__ void put_as_it_is(const Answers& answer, unsigned ran
   }
 }
 
-// The same in any order: what is better than the interval of the k-th goes out thread by thread, and of that interval the best. Returns whether it
-// did: not where too many or too few reach the cut, as `crossing` tells.
+// In any order: what is better than the interval of the k-th goes out thread by thread, and of that interval the best. Returns whether it did: not
+// where too many or too few reach the cut, as `crossing` tells.
 template <int OWN, class Answers>
-__device__ __forceinline__ bool select_numbers(const Row& row, const Elements<OWN>& elements, const NumberBuckets<false>& numbers, unsigned k, const Room& room,
-                                               const Answers& answers, Crossing& crossing) {
+__device__ __forceinline__ bool put_unordered_numbers(const Row& row, const Elements<OWN>& elements, const NumberBuckets<false>& numbers, unsigned k,
+                                                      const Room& room, const Answers& answers, Crossing& crossing) {
   crossing = count_numbers(elements, numbers, room, k).crossing;
   if (crossing.bucket == numbers.COUNT || crossing.count > MOST_OF_BUCKET) return false;
   constexpr int COUNT = Elements<OWN>::COUNT;
@@ -248,14 +335,14 @@ __device__ __forceinline__ bool select_numbers(const Row& row, const Elements<OW
   return true;
 }
 
-// The same of what numbers suffice for. Returns whether they did: if not, a cut is guessed, and counts are clear.
+// The same of a guess. Returns whether numbers suffice: if not, counts are clear, and the guess is 0 where too few reached it.
 template <int OWN, class Answers>
-__device__ __forceinline__ bool select_numbers(const Row& row, const Elements<OWN>& elements, Guess& guess, unsigned k, bool smallest, const Room& room,
-                                               const Answers& answers) {
+__device__ __forceinline__ bool select_numbers_in_any_order(const Row& row, const Elements<OWN>& elements, Guess& guess, unsigned k, bool smallest,
+                                                            const Room& room, const Answers& answers) {
   NumberBuckets<false> numbers;
   if (!numbers_between(ends_of(guess, 0, row.order), row.order, smallest, room.exchange, numbers)) return false;
   Crossing crossing;
-  if (select_numbers(row, elements, numbers, k, room, answers, crossing)) return true;
+  if (put_unordered_numbers(row, elements, numbers, k, room, answers, crossing)) return true;
   if (crossing.bucket == numbers.COUNT) guess.cut = 0;  // that was too high
   __syncthreads();
   clear_buckets<numbers.COUNT>(room);

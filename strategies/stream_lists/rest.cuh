@@ -47,22 +47,6 @@ __device__ __forceinline__ bool stream_again(const Row& row, Sharing& sharing, c
   return false;
 }
 
-// The same with what all elements that reach a limit are listed as: bits. Two batches are on their way.
-__device__ __forceinline__ bool stream_on(const Row& row, Sharing& sharing, const List& list, Filled& filled, Limit limit, Progress& at) {
-  uint4 one[LOADS], other[LOADS];
-  fetch(row, first_left(row, sharing, at.left), other);
-#pragma unroll 1
-  for (; is_left(sharing, at.left); move(sharing, at.left)) {
-#pragma unroll
-    for (int i = 0; i < LOADS; i++) one[i] = other[i];
-    fetch(row, second_left(row, sharing, at.left), other);
-    if (!take(row, list, filled, limit, first_left(row, sharing, at.left), one)) return true;
-  }
-  if (at.edges && !take_edges(row, list, filled, filled.cut, false)) return true;
-  at.edges = false;
-  return false;
-}
-
 // Keep what of the list's `count` entries, which are bits, reaches a cut. Begins behind a barrier, and ends with one.
 __device__ __forceinline__ void keep_reaching(List& list, unsigned count, Key cut, Order order) {
   unsigned words[ITEMS], columns[ITEMS], stays = 0;
@@ -176,55 +160,90 @@ struct Shared {
   unsigned counts[WARPS];
   Progress stopped[WARPS];  // where the warps are
   Sharing sharing;          // of chunks that are handed out
+  Another another;
 };
 
-// Lists what reaches another cut, as bits, of which there are `count` so far. Returns whether that was enough for the best `want`, which are
-// put then.
-template <class Put>
-__device__ __forceinline__ bool select_by_another(const Row& row, Sharing& sharing, List& list, Shared& shared, Progress& at, unsigned& count,
-                                                  unsigned want, bool smallest, Put put) {
+// What follows is done by functions that the kernel calls one after the other, each of which begins with what is in memory, so that none keeps a register
+// for another. First: another cut where the list was full, or too few reach the cut, and what of the list reaches it. Returns whether there is one.
+__device__ __noinline__ bool cut_anew(const Element* data, unsigned cols, unsigned want, bool smallest, bool is_signed, unsigned infinity,
+                                      unsigned char* dynamic, Shared* of_block) {
+  const Row row = row_of(data, cols, order_of(smallest, is_signed, infinity));
+  Shared& shared = *kept(of_block);
+  List list = list_of(dynamic, &shared.counters);
   Filled& filled = shared.filled;
-  const Another another = another_cut(row, shared.exchange, shared.counts, want, filled.cut.key, filled.listed != ~0u, smallest);
-  const Key cut = another.cut, tie = another.tie;
-  const bool tied = another.tied;
-  const bool full = filled.listed != ~0u, none = tied && tie == ONES;  // nothing is above
-  if (!none && (full ? cut <= filled.cut.key : cut >= filled.cut.key)) return false;
-  const bool anew = !full || none;
-  if (anew) empty_list(list), at = {all_left(sharing), 0, threadIdx.x < 32};
-  else keep_reaching(list, count, cut, row.order);
-  if (threadIdx.x == 0) filled = {{cut, 0}, ~0u};
   __syncthreads();
-  const bool again = !none && __syncthreads_or(stream_on(row, sharing, list, filled, Limit(cut, row.order), at));
-  count = again ? filled.listed : list.counters->count;
-  if (again || count > MOST_RANKED || (count < want && !tied)) return false;
-  const unsigned listed = min(count, want);
-  if (listed < want && !put_ties(row, shared.counts, tie, listed, want - listed, put)) return false;
-  if (listed == 0) return true;
-  make_keys(list, count, row.order);
-  rank_crowds(list, filled.cut, count, listed, row.order, false, put);
+  const unsigned count = min(list.counters->count, filled.listed);
+  const bool full = filled.listed != ~0u;
+  if (!full && count >= want) return false;
+  const Key old = filled.cut.key;
+  const Another another = another_cut(row, shared.exchange, shared.counts, want, old, full, smallest);
+  const bool none = another.tied && another.tie == ONES;  // nothing is above
+  if (!none && (full ? another.cut <= old : another.cut >= old)) return false;
+  if (!full || none) {
+    empty_list(list);
+    auto&& sharing = sharing_again(row, shared.sharing);
+    const Left left = all_left(sharing);
+    if (lane_of() == 0) shared.stopped[warp_of()] = {left, 0, threadIdx.x < 32};
+  } else {
+    keep_reaching(list, count, another.cut, row.order);
+  }
+  if (threadIdx.x == 0) filled = {{another.cut, 0}, ~0u}, shared.another = another;
+  __syncthreads();
   return true;
 }
 
-// The best `want` of a row of which as much is listed, as bits, as `of_block` tells. Out of line, and from what is in memory: what other rows need is
-// all that registers are found for.
+// On from where warps are, with what all elements that reach the cut are listed as: bits. Two batches are on their way.
+__device__ __noinline__ void stream_on(const Element* data, unsigned cols, bool smallest, bool is_signed, unsigned infinity, unsigned char* dynamic,
+                                       Shared* of_block) {
+  const Row row = row_of(data, cols, order_of(smallest, is_signed, infinity));
+  Shared& shared = *kept(of_block);
+  if (shared.another.tied && shared.another.tie == ONES) return;
+  auto&& sharing = sharing_again(row, shared.sharing);
+  const List list = list_of(dynamic, &shared.counters);
+  Filled& filled = shared.filled;
+  const Limit limit(filled.cut.key, row.order);
+  Progress at = shared.stopped[warp_of()];
+  bool full = false;
+  uint4 one[LOADS], other[LOADS];
+  fetch(row, first_left(row, sharing, at.left), other);
+#pragma unroll 1
+  for (; is_left(sharing, at.left); move(sharing, at.left)) {
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) one[i] = other[i];
+    fetch(row, second_left(row, sharing, at.left), other);
+    full = !take(row, list, filled, limit, first_left(row, sharing, at.left), one);
+    if (full) break;
+  }
+  if (!full && at.edges) at.edges = !take_edges(row, list, filled, filled.cut, false);
+  __syncwarp();
+  if (lane_of() == 0) shared.stopped[warp_of()] = at;
+}
+
+// The best `want` of a row of which as much is listed, as bits, as is told; by `another` cut or not.
 __device__ __noinline__ void select_again(const Element* data, unsigned cols, unsigned want, bool smallest, bool is_signed, unsigned infinity,
-                                          Element* values, void* indices, unsigned char* dynamic, Shared* of_block) {
+                                          Element* values, void* indices, unsigned char* dynamic, Shared* of_block, bool by_another) {
   const Row row = row_of(data, cols, order_of(smallest, is_signed, infinity));
   Shared& shared = *kept(of_block);
   auto&& sharing = sharing_again(row, shared.sharing);
   List list = list_of(dynamic, &shared.counters);
   Filled& filled = shared.filled;
-  Progress at = shared.stopped[warp_of()];
   const Answer answer = {values, indices, (unsigned long long)blockIdx.x * want, data, row.order};
   const auto put = [&](unsigned rank, Key key, unsigned column) { answer.put(rank, key, column); };
   __syncthreads();
   unsigned count = min(list.counters->count, filled.listed);
-  const bool crowds = filled.listed == ~0u && count >= want && count <= MOST_RANKED;
-  if (!crowds && (filled.listed != ~0u || count < want) &&
-      select_by_another(row, sharing, list, shared, at, count, want, smallest, put))
-    return;
-  __syncthreads();
   bool full = filled.listed != ~0u;
+  const bool tied = by_another && shared.another.tied, ranked = !full && count <= MOST_RANKED;
+  if (by_another && ranked && (count >= want || tied)) {
+    const unsigned listed = min(count, want);
+    if (listed == want || put_ties(row, shared.counts, shared.another.tie, listed, want - listed, put)) {
+      if (listed == 0) return;
+      make_keys(list, count, row.order);
+      return rank_crowds(list, filled.cut, count, listed, row.order, false, put);
+    }
+  }
+  const bool crowds = !by_another && ranked && count >= want;
+  Progress at = shared.stopped[warp_of()];
+  __syncthreads();
   make_keys(list, count, row.order);
 #pragma unroll 1
   for (;;) {

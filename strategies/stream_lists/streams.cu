@@ -87,5 +87,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
       if (put_in_order(row, list, count, k, put)) return;
     }
   }
-  select_again(x + blockIdx.x * row_stride, cols, k, smallest, is_signed, infinity, values, indices, dynamic, &shared);
+  const bool by_another = cut_anew(x + blockIdx.x * row_stride, cols, k, smallest, is_signed, infinity, dynamic, &shared);
+  if (by_another) stream_on(x + blockIdx.x * row_stride, cols, smallest, is_signed, infinity, dynamic, &shared);
+  select_again(x + blockIdx.x * row_stride, cols, k, smallest, is_signed, infinity, values, indices, dynamic, &shared, by_another);
 }

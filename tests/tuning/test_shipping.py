@@ -32,8 +32,14 @@ def stale(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("stale")
 def test_an_incumbent_stays_unless_it_is_beaten_or_of_other_code() -> None:
     held = winner(candidate=FAST, ratio=0.5)
-    for ratio, why in ((0.49, "kept"), (0.48, "faster")):
-        found = ship.chosen([held], [winner(candidate=SLOW, ratio=ratio)], set())
+    for ratio, raced, why in (
+        (0.49, None, "kept"),
+        (0.48, None, "faster"),
+        (0.48, 0.49, "kept"),
+        (0.55, 0.57, "faster"),
+    ):  # in one run both may be faster, or slower
+        again = {} if raced is None else {(held.key, FAST): raced}
+        found = ship.chosen([held], [winner(candidate=SLOW, ratio=ratio)], again)
         assert [name for name, several in found.items() if several] == [why]
     old = replace(held, identity=replace(held.identity, code="old"))
     for ratio, raced, why in (
@@ -41,10 +47,10 @@ def test_an_incumbent_stays_unless_it_is_beaten_or_of_other_code() -> None:
         (0.6, True, "measured again"),
         (0.51, False, "measured again"),
     ):
-        found = ship.chosen([old], [winner(candidate=SLOW, ratio=ratio)], {(old.key, FAST)} if raced else set())
+        found = ship.chosen([old], [winner(candidate=SLOW, ratio=ratio)], {(old.key, FAST): 0.7} if raced else {})
         assert [name for name, several in found.items() if several] == [why]
-    assert [len(one) for one in ship.chosen([held], [], set()).values()] == [1, 0, 0, 0, 0, 0]
-    assert [len(one) for one in ship.chosen([], [held], set()).values()] == [0, 0, 0, 0, 1, 0]
+    assert [len(one) for one in ship.chosen([held], [], {}).values()] == [1, 0, 0, 0, 0, 0]
+    assert [len(one) for one in ship.chosen([], [held], {}).values()] == [0, 0, 0, 0, 1, 0]
 
 
 def test_what_may_be_another_program_gives_way_to_what_was_measured_again() -> None:
@@ -54,8 +60,8 @@ def test_what_may_be_another_program_gives_way_to_what_was_measured_again() -> N
     now = Identity(program_of(candidate, problem, H100).source_digest(problem, 90), "b" * 32)
     again = replace(winner(candidate=candidate), device=H100, key=TuningKey.of(problem), identity=now)
     held = replace(again, identity=replace(now, source="a" * 32))
-    assert ship.chosen([held], [again], {(again.key, candidate)})["measured again"] == [again]
-    assert ship.chosen([again], [held], {(again.key, candidate)})["kept"] == [again]
+    assert ship.chosen([held], [again], {(again.key, candidate): 0.5})["measured again"] == [again]
+    assert ship.chosen([again], [held], {(again.key, candidate): 0.5})["kept"] == [again]
 
 
 @pytest.mark.usefixtures("stale")
@@ -63,9 +69,9 @@ def test_stale_ones_of_other_gpus_are_left_out() -> None:
     held = winner(candidate=FAST)
     old = replace(held, identity=replace(held.identity, code="old"))
     elsewhere = [replace(one, device=replace(H100, name="another GPU")) for one in (held, old)]
-    found = ship.chosen([elsewhere[1]], [held], set())
+    found = ship.chosen([elsewhere[1]], [held], {})
     assert {why: several for why, several in found.items() if several} == {"new": [held], ship.GONE: [elsewhere[1]]}
-    assert ship.chosen([elsewhere[0]], [held], set())["kept"] == [elsewhere[0]]
+    assert ship.chosen([elsewhere[0]], [held], {})["kept"] == [elsewhere[0]]
 
 
 def test_what_is_known_of_kernels_stays_where_others_are_checked() -> None:
