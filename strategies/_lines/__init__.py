@@ -10,7 +10,7 @@ from autotopk.compilers import nvcc
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device, device_of_arch
 from autotopk.kernel import ParameterKind, kernel_dtype
-from autotopk.problem import WINDOWS, Problem, power_below
+from autotopk.problem import DTYPE_BYTES, WINDOWS, Problem, power_below
 from autotopk.program import Extent, KernelProgram
 from autotopk.strategies._costs import NEIGHBOURS
 from autotopk.strategy import Strategy
@@ -91,13 +91,13 @@ def _nearest(
     strategy: "LinesStrategy", windows: bool, dtype: str, device: Device, usual: Place
 ) -> tuple[tuple[int, int, Any], ...]:
     """(bytes of the longest row, largest k, rung) of what a device has room for at all, the nearest first."""
-    short, (first, room, capacity) = Problem.contiguous(1, 1, 1, dtype, device.type), usual
+    (first, room, capacity), itemsize = usual, DTYPE_BYTES[dtype]
 
     def away(rung: Any) -> int:
         its_first, its_room, its_capacity = place_of(rung, strategy.nearest_by)
         return 100 * abs(its_first - first) + abs(its_room - room) + abs(its_capacity - capacity)
 
-    rungs = sorted((rung for rung in strategy.steps(windows) if strategy.valid(rung, short, device)), key=away)
+    rungs = sorted((rung for rung in strategy.steps(windows) if strategy.fits(rung, itemsize, device)), key=away)
     return tuple((rung.room, 4 * rung.capacity // 5, rung) for rung in rungs)
 
 

@@ -112,10 +112,18 @@ class BlockBuckets(LinesStrategy):
         return reasons
 
     def valid(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> bool:
-        """Not of most of a row as numbers, in order, by more lines than that takes: they are read again."""
-        again = config.lines > MOST_LINES and 2 * problem.k > problem.cols
-        by_numbers = _by_numbers(problem.itemsize, problem.answer == WINDOWS) and self.puts_in_order(problem, device)
-        return super().valid(config, problem, device) and not (again and by_numbers)
+        """Not by more lines a thread than `most_lines` tells."""
+        return config.lines <= self.most_lines(problem, device) and super().valid(config, problem, device)
+
+    def ladder(self, problem: Problem, device: Device) -> Sequence[BlockBucketsConfig]:
+        """Without those of too many lines."""
+        rungs, most = super().ladder(problem, device), self.most_lines(problem, device)
+        return rungs if most == LINES[-1] else [one for one in rungs if one.lines <= most]
+
+    def most_lines(self, problem: Problem, device: Device) -> int:
+        """Of a thread: for most of a row as numbers, in order, those that it has registers for; others are read again."""
+        most = 2 * problem.k > problem.cols and _by_numbers(problem.itemsize, problem.answer == WINDOWS)
+        return MOST_LINES if most and self.puts_in_order(problem, device) else LINES[-1]
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[BlockBucketsConfig]:
         """The fewest lines for each number of threads."""

@@ -1,5 +1,6 @@
 """What `block_buckets` alone does, in the emulator."""
 
+from collections.abc import Sequence
 from itertools import product
 
 import pytest
@@ -59,7 +60,7 @@ def test_crowds(keys: int, step: float, sequences: Sequences) -> None:
     """Of one bucket and of several, alone and with few others among them."""
     strategy, config = registry.get("block_buckets"), BlockBucketsConfig(64, 8, 1280)
     generator = torch.Generator().manual_seed(keys)
-    for seed, (cols, k, others) in enumerate([(2048, 1000, 0), (2041, 1024, 2), (2048, 700, 30)]):
+    for seed, (cols, k, others) in enumerate([(2048, 1000, 0), (2041, 1020, 2), (2048, 700, 30)]):
         x = torch.randn(1, cols, generator=generator) - 10
         crowd = torch.randperm(cols, generator=generator)[:1020]
         x[0, crowd] = 8 + step * (torch.arange(1020) % keys)
@@ -69,14 +70,15 @@ def test_crowds(keys: int, step: float, sequences: Sequences) -> None:
         assert torch.equal(indices, best_columns(x, k)), (cols, k, others)
 
 
+@pytest.mark.parametrize("config", [BlockBucketsConfig(64, 4, 80), BlockBucketsConfig(64, 8, 80)], ids=str)
 @pytest.mark.parametrize("peaks", [4, 9, 10])
-def test_guesses_that_are_too_high(peaks: int, sequences: Sequences) -> None:
+def test_guesses_that_are_too_high(peaks: int, config: BlockBucketsConfig, sequences: Sequences) -> None:
     """Fewer than wanted are the first of their threads' elements, and above all others."""
-    strategy, config = registry.get("block_buckets"), BlockBucketsConfig(64, 4, 80)
-    for seed, k in enumerate((20, 22, 60)):
-        case = Case(1, config.room // 4, k, "float32", layout="aligned")
+    strategy = registry.get("block_buckets")
+    for seed, (k, largest) in enumerate(product((20, 22, 60), (True, False))):
+        case = Case(1, config.room // 4, k, "float32", largest=largest, layout="aligned")
         x = case.input("cpu")
-        x[0, [4 * lane + 128 * warp for warp in (0, 1) for lane in range(peaks)]] += 60
+        x[0, [4 * lane + 128 * warp for warp in (0, 1) for lane in range(peaks)]] += 60 if largest else -60
         found = answer(sequences, strategy, config, case, x, seed=seed)
         assert not case.problems_with(x, found), k
 
@@ -101,7 +103,17 @@ def numbers(kind: str, cols: int, generator: torch.Generator) -> torch.Tensor:
     return x
 
 
-@pytest.mark.parametrize("config", [BlockBucketsConfig(64, 4, 640), BlockBucketsConfig(32, 8, 640)], ids=str)
+OF_NUMBERS = [
+    (BlockBucketsConfig(64, 4, 640), (100, 260, 500, 512)),
+    (BlockBucketsConfig(32, 8, 640), (100, 260, 480, 490)),
+    (BlockBucketsConfig(32, 8, 80), (5, 20, 60, 64)),
+    (BlockBucketsConfig(128, 2, 160), (9, 40, 50, 128)),
+    (BlockBucketsConfig(128, 1, 320), (20, 100, 256, 230)),
+]
+"""Rows of one to eight lines of a thread, and how many are wanted: few, which are listed by the third and fourth, and more."""
+
+
+@pytest.mark.parametrize(("config", "wanted"), OF_NUMBERS, ids=str)
 @pytest.mark.parametrize(
     "kind",
     [
@@ -116,10 +128,10 @@ def numbers(kind: str, cols: int, generator: torch.Generator) -> torch.Tensor:
         "steps",
     ],
 )
-def test_numbers(kind: str, config: BlockBucketsConfig, sequences: Sequences) -> None:
+def test_numbers(kind: str, config: BlockBucketsConfig, wanted: Sequence[int], sequences: Sequences) -> None:
     """Of every range, with infinities and NaN among them, in both orders and in none, pairs and indices alone."""
     strategy, generator = registry.get("block_buckets"), torch.Generator().manual_seed(len(kind))
-    for seed, k in enumerate((100, 260, 500, 512)):
+    for seed, k in enumerate(wanted):
         cols = config.room // 4 - seed % 2 * 37
         for number, (largest, ordered) in enumerate(product((True, False), repeat=2)):
             case = Case(1, cols, k, "float32", largest=largest, sorted=ordered, layout=LAYOUTS[seed % len(LAYOUTS)])
@@ -142,6 +154,23 @@ def test_numbers_are_looked_at_once(scale: float, offset: float, sign: int, sequ
         normal = torch.randn(1, 4096, generator=torch.Generator().manual_seed(seed))
         taken.append(barriers(sequences, strategy, config, scale * normal + sign * offset, 1000))
     assert sorted(taken)[:-1] == [5] * 7  # of one row in hundreds fewer reach the cut than are wanted
+
+
+@pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])
+@pytest.mark.parametrize("cut", [0.0, 1e-45, -1e-45, 3.0], ids=["zeros", "above zero", "below zero", "threes"])
+def test_lists_have_all_that_equals_their_cut(cut: float, largest: bool, sequences: Sequences) -> None:
+    """Zeros of both signs, and what is next to them, as far as there is room: the first by columns are among the best."""
+    strategy, config, k = registry.get("block_buckets"), BlockBucketsConfig(32, 8, 80), 20
+    for seed in range(4):
+        case = Case(1, config.room // 4, k, "float32", largest=largest, layout="aligned")
+        x = case.input("cpu").fill_(-5 if largest else 5)
+        places = torch.randperm(x.shape[1], generator=torch.Generator().manual_seed(seed))
+        x[0, places[:60]] = cut
+        x[0, places[:60:2]] *= -1 if cut == 0 else 1
+        x[0, places[60:64]] = 9 if largest else -9
+        found = answer(sequences, strategy, config, case, x, seed=seed)
+        assert not case.problems_with(x, found)
+        assert torch.equal(found[1], best_columns(x, k, largest=largest))
 
 
 def test_numbers_of_all(sequences: Sequences) -> None:

@@ -7,12 +7,13 @@ from typing import cast
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from autotopk import registry
+from autotopk.device import H100
 from autotopk.oracle import inputs
-from autotopk.problem import DTYPE_BYTES
+from autotopk.problem import DTYPE_BYTES, Problem
 from autotopk.strategies.block_buckets import BlockBucketsConfig
 from autotopk.strategies.cluster_lists import ClusterListsConfig
 from autotopk.strategies.load_maxima import LoadMaximaConfig
@@ -98,7 +99,17 @@ def cases(kind: Kind) -> Iterator[Case]:
         for cols in (1, 37, kind.room // 2, kind.room):
             for k in sorted({1, min(cols, 7), min(cols, most // 2), min(cols, most)}):
                 largest, order = next(orders)
-                yield Case(2, cols, k, kind.dtype, name, largest, order, next(layouts))
+                case = Case(2, cols, k, kind.dtype, name, largest, order, next(layouts))
+                if is_valid(kind, case):
+                    yield case
+
+
+def is_valid(kind: Kind, case: Case) -> bool:
+    """What a configuration is made for."""
+    problem = Problem.contiguous(
+        case.rows, case.cols, case.k, case.dtype, "cuda", largest=case.largest, sorted=case.sorted
+    )
+    return kind.strategy.valid(kind.config, problem, H100)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -121,6 +132,7 @@ def test_answers_right_whatever_is_asked(sequences: Sequences, data: st.DataObje
         sorted=data.draw(st.booleans()),
         layout=data.draw(st.sampled_from(LAYOUTS)),
     )
+    assume(is_valid(kind, case))
     x = draw_values(data, case.input("cpu"))
     seed = data.draw(st.integers(0, 1000))
     found = answer(sequences, kind.strategy, kind.config, case, x, seed=seed)
