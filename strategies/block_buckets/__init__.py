@@ -47,7 +47,7 @@ MOST_BYTES, MOST_K = 1 << 15, 2048
 """Of a row, and of the answer: what a block of 256 threads holds; longer rows are read faster by other families."""
 
 MOST_LINES = 4
-"""Of a thread that has registers for the extremes of its elements, between which most of a row is counted as numbers."""
+"""Of a thread that has registers for extremes, between which most of a row is counted as numbers."""
 
 LANES_BYTES = 4 * 32
 """Of a counter for each lane, in shared memory, where they are."""
@@ -121,7 +121,7 @@ class BlockBuckets(LinesStrategy):
         return rungs if most == LINES[-1] else [one for one in rungs if one.lines <= most]
 
     def most_lines(self, problem: Problem, device: Device) -> int:
-        """Of a thread: for most of a row as numbers, in order, those that it has registers for; others are read again."""
+        """Of a thread: for most of a row as numbers, in order, those that it has registers for."""
         most = 2 * problem.k > problem.cols and _by_numbers(problem.itemsize, problem.answer == WINDOWS)
         return MOST_LINES if most and self.puts_in_order(problem, device) else LINES[-1]
 

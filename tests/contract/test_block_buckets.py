@@ -110,7 +110,7 @@ OF_NUMBERS = [
     (BlockBucketsConfig(128, 2, 160), (9, 40, 50, 128)),
     (BlockBucketsConfig(128, 1, 320), (20, 100, 256, 230)),
 ]
-"""Rows of one to eight lines of a thread, and how many are wanted: few, which are listed by the third and fourth, and more."""
+"""Of one to eight lines of a thread, and how many are wanted: few, which the third and fourth list, and more."""
 
 
 @pytest.mark.parametrize(("config", "wanted"), OF_NUMBERS, ids=str)
@@ -159,7 +159,7 @@ def test_numbers_are_looked_at_once(scale: float, offset: float, sign: int, sequ
 @pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])
 @pytest.mark.parametrize("cut", [0.0, 1e-45, -1e-45, 3.0], ids=["zeros", "above zero", "below zero", "threes"])
 def test_lists_have_all_that_equals_their_cut(cut: float, largest: bool, sequences: Sequences) -> None:
-    """Zeros of both signs, and what is next to them, as far as there is room: the first by columns are among the best."""
+    """Zeros of both signs, and what is next to them, as far as there is room: the first by columns are chosen."""
     strategy, config, k = registry.get("block_buckets"), BlockBucketsConfig(32, 8, 80), 20
     for seed in range(4):
         case = Case(1, config.room // 4, k, "float32", largest=largest, layout="aligned")
