@@ -34,12 +34,14 @@ from scripts.predictions import tuned
 GONE = "stale, and of another GPU"
 
 
-def chosen(
-    shipped: Iterable[Winner], measured: Iterable[Winner], raced: Mapping[tuple[TuningKey, Candidate], float]
-) -> dict[str, list[Winner]]:
+Raced = Mapping[tuple[str, TuningKey, Candidate], float]
+"""Ratios to torch.topk, of a device, as its fingerprint."""
+
+
+def chosen(shipped: Iterable[Winner], measured: Iterable[Winner], raced: Raced) -> dict[str, list[Winner]]:
     """By why: every device's and key's winner once; those of `GONE` are not to be shipped.
 
-    Of what was `raced`, the ratio to torch.topk: an incumbent that was is compared by that, in one run with the other.
+    An incumbent that was `raced` is compared by that ratio, in one run with the other.
     """
     whys = ("kept", "kept, stale", "measured again", "faster", "new", GONE)
     found: dict[str, list[Winner]] = {why: [] for why in whys}
@@ -50,12 +52,13 @@ def chosen(
         held = incumbents.pop((one.device.fingerprint, one.key), None)
         if held is None:
             found["new"].append(one)
-        elif not is_known(held):
-            lost = (one.key, held.candidate) not in raced and held.ratio <= one.ratio * (1 - REPLACE)
+            continue
+        again = raced.get((one.device.fingerprint, one.key, held.candidate))
+        standing = held.ratio if again is None else again
+        if not is_known(held):
+            lost = again is None and held.ratio <= one.ratio * (1 - REPLACE)
             found["kept, stale" if lost else "measured again"].append(held if lost else one)
-        elif one.candidate != held.candidate and one.ratio <= raced.get((one.key, held.candidate), held.ratio) * (
-            1 - REPLACE
-        ):
+        elif one.candidate != held.candidate and one.ratio <= standing * (1 - REPLACE):
             found["faster"].append(one)
         else:
             found["kept"].append(held)
@@ -119,7 +122,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = {"kept": shipped}
     if asked.database:
         with Store.open(asked.database, read_only=True) as store:
-            raced = {(one.key, one.candidate): one.ratio for one in store.tried() if one.stage == "race" and one.ratio}
+            raced = {
+                (one.fingerprint, one.key, one.candidate): one.ratio
+                for one in store.tried()
+                if one.stage == "race" and one.status == "ok" and one.ratio is not None
+            }
             found = chosen(shipped, store.winners(), raced)
     times, device = tuned()
     fitted = [

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from itertools import product
+from typing import cast
 
 import pytest
 import torch
 
 from autotopk import registry
-from autotopk.problem import DTYPE_BYTES
+from autotopk.device import H100
+from autotopk.problem import DTYPE_BYTES, WINDOWS, Answer, Problem
 from autotopk.strategies.block_buckets import BlockBucketsConfig
 from tests.contract.cases import LAYOUTS, Case, best_columns
 from tests.contract.emulated import answer, barriers
@@ -196,6 +198,28 @@ def test_lists_of_numbers_that_are_just_full(sequences: Sequences) -> None:
         assert torch.equal(found[1], best_columns(x, k)), equals
         looked_at_once = barriers(sequences, strategy, config, x, k) == 5
         assert looked_at_once == (len(best) <= config.capacity - 4), equals
+
+
+@pytest.mark.parametrize(
+    ("dtype", "k", "answer", "ordered", "lines"),
+    [
+        ("float32", 1001, "pairs", True, 4),
+        ("float32", 1000, "pairs", True, 8),
+        ("float32", 1001, "pairs", False, 8),
+        ("bfloat16", 1001, "pairs", True, 8),
+        ("float32", 1001, WINDOWS, True, 8),
+    ],
+)
+def test_most_of_a_row_as_numbers_is_put_in_order_by_four_lines(
+    dtype: str, k: int, answer: Answer, ordered: bool, lines: int
+) -> None:
+    """Of more there are no registers for extremes, and the row would be read again."""
+    strategy = registry.get("block_buckets")
+    problem = Problem.contiguous(500, 2000, k, dtype, "cuda", sorted=ordered, answer=answer)
+    rungs = cast("Sequence[BlockBucketsConfig]", strategy.ladder(problem, H100))
+    assert max(one.lines for one in rungs) == lines
+    assert all(strategy.valid(one, problem, H100) for one in rungs)
+    assert strategy.valid(BlockBucketsConfig(256, 8, 2560), problem, H100) == (lines == 8)
 
 
 FEW_KEYS = [BlockBucketsConfig(64, 8, 1280), BlockBucketsConfig(128, 4, 640), BlockBucketsConfig(256, 1, 320)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from autotopk import registry
 from autotopk.device import H100
 from autotopk.oracle import inputs
-from autotopk.problem import DTYPE_BYTES, Problem
+from autotopk.problem import DTYPE_BYTES
 from autotopk.strategies.block_buckets import BlockBucketsConfig
 from autotopk.strategies.cluster_lists import ClusterListsConfig
 from autotopk.strategies.load_maxima import LoadMaximaConfig
@@ -21,7 +21,7 @@ from autotopk.strategies.stream_maxima import StreamMaximaConfig
 from autotopk.strategy import Strategy
 from tests.contract.cases import LAYOUTS, ORDERS, Case, best_columns
 from tests.contract.drawn import draw_values
-from tests.contract.emulated import answer, problems_of_all
+from tests.contract.emulated import answer, problem_of, problems_of_all
 from tests.emulator.sequences import Sequences
 
 pytestmark = pytest.mark.requires("g++")
@@ -100,16 +100,13 @@ def cases(kind: Kind) -> Iterator[Case]:
             for k in sorted({1, min(cols, 7), min(cols, most // 2), min(cols, most)}):
                 largest, order = next(orders)
                 case = Case(2, cols, k, kind.dtype, name, largest, order, next(layouts))
-                if is_valid(kind, case):
+                if is_valid(kind, case, case.input("cpu")):
                     yield case
 
 
-def is_valid(kind: Kind, case: Case) -> bool:
+def is_valid(kind: Kind, case: Case, x: torch.Tensor) -> bool:
     """What a configuration is made for."""
-    problem = Problem.contiguous(
-        case.rows, case.cols, case.k, case.dtype, "cuda", largest=case.largest, sorted=case.sorted
-    )
-    return kind.strategy.valid(kind.config, problem, H100)
+    return kind.strategy.valid(kind.config, problem_of(case, x), H100)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -132,8 +129,9 @@ def test_answers_right_whatever_is_asked(sequences: Sequences, data: st.DataObje
         sorted=data.draw(st.booleans()),
         layout=data.draw(st.sampled_from(LAYOUTS)),
     )
-    assume(is_valid(kind, case))
-    x = draw_values(data, case.input("cpu"))
+    x = case.input("cpu")
+    assume(is_valid(kind, case, x))
+    x = draw_values(data, x)
     seed = data.draw(st.integers(0, 1000))
     found = answer(sequences, kind.strategy, kind.config, case, x, seed=seed)
     assert not case.problems_with(x, found), case

@@ -38,7 +38,7 @@ def test_an_incumbent_stays_unless_it_is_beaten_or_of_other_code() -> None:
         (0.48, 0.49, "kept"),
         (0.55, 0.57, "faster"),
     ):  # in one run both may be faster, or slower
-        again = {} if raced is None else {(held.key, FAST): raced}
+        again = {} if raced is None else {(held.device.fingerprint, held.key, FAST): raced}
         found = ship.chosen([held], [winner(candidate=SLOW, ratio=ratio)], again)
         assert [name for name, several in found.items() if several] == [why]
     old = replace(held, identity=replace(held.identity, code="old"))
@@ -47,7 +47,8 @@ def test_an_incumbent_stays_unless_it_is_beaten_or_of_other_code() -> None:
         (0.6, True, "measured again"),
         (0.51, False, "measured again"),
     ):
-        found = ship.chosen([old], [winner(candidate=SLOW, ratio=ratio)], {(old.key, FAST): 0.7} if raced else {})
+        again = {(old.device.fingerprint, old.key, FAST): 0.7} if raced else {}
+        found = ship.chosen([old], [winner(candidate=SLOW, ratio=ratio)], again)
         assert [name for name, several in found.items() if several] == [why]
     assert [len(one) for one in ship.chosen([held], [], {}).values()] == [1, 0, 0, 0, 0, 0]
     assert [len(one) for one in ship.chosen([], [held], {}).values()] == [0, 0, 0, 0, 1, 0]
@@ -60,8 +61,15 @@ def test_what_may_be_another_program_gives_way_to_what_was_measured_again() -> N
     now = Identity(program_of(candidate, problem, H100).source_digest(problem, 90), "b" * 32)
     again = replace(winner(candidate=candidate), device=H100, key=TuningKey.of(problem), identity=now)
     held = replace(again, identity=replace(now, source="a" * 32))
-    assert ship.chosen([held], [again], {(again.key, candidate): 0.5})["measured again"] == [again]
-    assert ship.chosen([again], [held], {(again.key, candidate): 0.5})["kept"] == [again]
+    raced = {(H100.fingerprint, again.key, candidate): 0.5}
+    assert ship.chosen([held], [again], raced)["measured again"] == [again]
+    assert ship.chosen([again], [held], raced)["kept"] == [again]
+
+
+@pytest.mark.usefixtures("stale")
+def test_what_another_gpu_raced_tells_nothing() -> None:
+    held, other = winner(candidate=FAST, ratio=0.5), winner(candidate=SLOW, ratio=0.48)
+    assert ship.chosen([held], [other], {("another", held.key, FAST): 0.4})["faster"] == [other]
 
 
 @pytest.mark.usefixtures("stale")
