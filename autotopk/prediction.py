@@ -245,6 +245,10 @@ class Model:
 
         return doubt.contests(found, square_of)
 
+    def doubt(self, key: TuningKey, found: Sequence[Rival]) -> float:
+        """How much in doubt a choice at a problem is among its rivals."""
+        return doubt.doubt_of(self.contests(key, found), self.differing(key))
+
     def bound_among(self, key: TuningKey, found: Sequence[Rival], time_us: float) -> float:
         """Of what is predicted to take so long, at a problem whose first choice is among its rivals.
 
@@ -252,7 +256,7 @@ class Model:
         """
         if not self.levels or self.region(key) is None:
             return self.bound(key)
-        level = doubt.bound_of(doubt.doubt_of(self.contests(key, found), self.differing(key)), self.levels)
+        level = doubt.bound_of(self.doubt(key, found), self.levels)
         return level * max(1.0, time_us / found[0][2])
 
     def differing(self, key: TuningKey) -> float:

@@ -5,10 +5,10 @@ best, at the points that it has, is timed again: after a kernel has changed, its
 wrong. With `--add` what new strategies shortlist is timed at the points that have no times of them. With `--worst` all
 that took about the best is, at so many points whose choice by all others was the worst: one of a thousand times that
 was wrong looks like that. With `--drawn` what is predicted to be near the best is timed at new
-shapes, drawn as the tag `grid` draws them; with `--beside` at one shape beside each of the worst points. All of a point
-are timed by turns, without torch.topk, and nothing is compiled that few points ask for: a race tells more of one point,
-this a little of hundreds a minute. What one GPU takes is told as the GPU of the file would, by what the best of all
-others at a point took before.
+shapes, drawn as the tag `grid` draws them, with `--doubted` at those of them, one in ten, whose choices are the most in
+doubt; with `--beside` at one shape beside each of the worst points. All of a point are timed by turns, without
+torch.topk, and nothing is compiled that few points ask for: a race tells more of one point, this a little of hundreds a
+minute. What one GPU takes is told as the GPU of the file would, by what the best of all others at a point took before.
 """
 
 import random
@@ -24,18 +24,22 @@ import torch
 from autotopk import registry
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import Device, device_of
+from autotopk.doubt import RIVAL
 from autotopk.key import TuningKey
 from autotopk.problem import DTYPE_BYTES, Problem
 from autotopk.runtime import launch, predicting
 from autotopk.runtime.winners import layers, read_layers
-from autotopk.tuning import bounds, timing
+from autotopk.tuning import bounds, doubts, timing
 from autotopk.tuning.candidates import program_of
 from autotopk.tuning.compile_pool import CompilePool
 from autotopk.tuning.fitting import Fit, Times, samples_of
 from autotopk.workloads import Workload, spread
 from scripts.predictions import tuned, write
 
-NEAR, LEAST_ASKING = 1.5, 6
+DOUBTED = 10
+"""Shapes of which the one whose choice is the most in doubt is asked for."""
+
+NEAR, LEAST_ASKING = 1.5, 4
 """Times the best that is near it; points that ask for a kernel that is to be compiled, so many at least."""
 
 AWAY = 0.7
@@ -99,6 +103,18 @@ def worst(times: Times, device: Device, count: int) -> list[TuningKey]:
     return [one.key for one in regrets[:count]]
 
 
+def doubted(count: int, device: Device, seed: int) -> list[Workload]:
+    """Of drawn shapes those whose choices are the most in doubt, these first."""
+    layered, found = read_layers(layers()), list[tuple[float, Workload]]()
+    for workload in spread(DOUBTED * count, seed=seed):
+        model = predicting.model_for(workload.key, device, layered)
+        doubt = None if model is None else doubts.doubt_at(model, workload, device)
+        if doubt is not None:
+            found.append((doubt, workload))
+    found.sort(key=lambda one: -one[0])
+    return [workload for _, workload in found[:count]]
+
+
 def beside(keys: Iterable[TuningKey], seed: int) -> Iterator[Workload]:
     """One of every size a little larger or smaller; of all columns all again."""
     chance = random.Random(seed)
@@ -108,7 +124,7 @@ def beside(keys: Iterable[TuningKey], seed: int) -> Iterator[Workload]:
 
 
 def proposed(
-    workloads: Iterable[Workload], count: int, device: Device, known: Times
+    workloads: Iterable[Workload], count: int, device: Device, known: Times, near: float = NEAR
 ) -> dict[TuningKey, list[Candidate]]:
     """What is predicted to be near the best at the first of the shapes that are not known."""
     found: dict[TuningKey, list[Candidate]] = {}
@@ -120,7 +136,7 @@ def proposed(
             continue
         proposals = predicting.proposals(workload.problem(device.type), device, model)
         least = min((one.time_us for one in proposals), default=0.0)
-        found[key] = [one.strategy.candidate(one.config) for one in proposals if one.time_us <= NEAR * least]
+        found[key] = [one.strategy.candidate(one.config) for one in proposals if one.time_us <= near * least]
         if len(found) == count:
             break
     return found
@@ -213,6 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--worst", type=int, default=0, metavar="COUNT")
     parser.add_argument("--beside", type=int, default=0, metavar="COUNT")
     parser.add_argument("--drawn", type=int, default=0, metavar="COUNT")
+    parser.add_argument("--doubted", type=int, default=0, metavar="COUNT")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--device", default="cuda")
@@ -228,6 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = added(times, options.add, place) | again(times, options.again) | anew
     asked |= proposed(beside(bad[: options.beside], options.seed), options.beside, place, times)
     asked |= proposed(spread(2 * options.drawn, seed=options.seed), options.drawn, place, times)
+    asked |= proposed(doubted(options.doubted, place, options.seed), options.doubted, place, times, RIVAL)
     found = dict(timed(without_rare(asked, place), device, options.seconds))
     print(f"{sum(map(len, found.values()))} times at {len(found)} of {len(asked)} points", flush=True)
     times = merged(times, {key: its for key, its in found.items() if key in anew}, ALL)

@@ -102,7 +102,6 @@ def fallbacks() -> Iterator[tuple[str, Pair]]:
             torch.randn(64, 128, device="cuda", dtype=torch.complex64).conj().imag,
             5,
         ),
-        "k beyond every kernel (4x1000000 k500000)": (torch.randn(4, 1_000_000, device="cuda"), 500_000),
     }
     for shape, (x, k) in asked.items():
         theirs = Call(partial(torch.topk, x, k))

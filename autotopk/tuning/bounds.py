@@ -89,17 +89,18 @@ def fit(times: Times, device: Device, *, trees: bool = True) -> dict[str, Model]
             model.regions = regions(its)
             if trees:
                 look_ahead(model, fitted.keys, device)
-                tell_doubts(model, trials)
+                tell_doubts(model, kind, trials, device)
     return found
 
 
-def tell_doubts(model: Model, trials: Sequence[doubts.Trial]) -> None:
+def tell_doubts(model: Model, kind: str, trials: Sequence[doubts.Trial], device: Device) -> None:
     """Give a model levels of doubt, if there are enough trials, and its points what these ask for."""
-    model.levels = doubts.levels(trials)
-    if model.levels:
-        offs = {one.place: one.off for one in trials}
-        for point in model.points:
-            point.off = offs.get(point.place)
+    if len(doubts.judged(trials)) < doubts.LEAST_JUDGED:
+        return
+    offs = {one.place: one.off for one in trials}
+    for point in model.points:
+        point.off = offs.get(point.place)
+    model.levels = doubts.levels(trials, doubts.drawn_doubts(model, kind, device))
 
 
 def look_ahead(model: Model, keys: Iterable[TuningKey], device: Device) -> None:

@@ -1,13 +1,14 @@
 """Levels of doubt and their bounds, by choices at points that were left out of the fit.
 
 They count where everything that was predicted to take within a tenth of the least had been measured: where it was not,
-nobody knows what a choice loses. Ordered by doubt, the first have a bound of 1.07, as many as there are while no more
-than `SHARES[0]` of all points are beyond it; of the others as many have 1.15; and the rest what leaves no more than
-`BEYOND` of all points beyond their bounds.
+nobody knows what a choice loses. Points are not where shapes are: many were measured because they were in doubt. So
+each weighs as much as the share of drawn shapes that are in about its doubt. Ordered by doubt, the first have a bound
+of 1.05, as many as there are while no more than `SHARES[0]` of all shapes are beyond it; of the others as many have
+1.15; and the rest what leaves no more than `BEYOND` of all shapes beyond their bounds.
 """
 
 from collections.abc import Mapping, Sequence
-from math import ceil, inf, log
+from math import inf, log
 from typing import NamedTuple
 
 import numpy as np
@@ -18,18 +19,23 @@ from autotopk.device import Device
 from autotopk.doubt import OFF, Contest, Level, doubt_of, rivals
 from autotopk.key import TuningKey
 from autotopk.nearby import Place
-from autotopk.prediction import Model, place_of
+from autotopk.prediction import Model, kind_of, place_of
 from autotopk.runtime import predicting
 from autotopk.tuning.boosting import Array
 from autotopk.tuning.fitting import Sample
-from autotopk.workloads import Workload
+from autotopk.workloads import Workload, spread
 
-BOUNDS, SHARES = (1.07, 1.15), (0.003, 0.0045)
-"""Of levels, and the share of all points, at most, that are of each and beyond its bound. See docs/predictions.md for
-others: half of all shapes at 1.05 takes 0.005."""
+BOUNDS, SHARES = (1.05, 1.15), (0.0045, 0.0045)
+"""Of levels, and the share of all shapes, at most, that are of each and beyond its bound."""
 
-BEYOND = 0.008
-"""Share of all points that are beyond their bounds: at raced shapes, which say more, it is a fifth more."""
+BEYOND = 0.0095
+"""Share of all shapes that are beyond their bounds."""
+
+NOISE = log(1.02)
+"""What points tell too much: of many times that were taken once the least is one that came out short."""
+
+DRAWN, PARTS = 2000, 100
+"""Shapes that are drawn for weights, and into how many parts of equal size their doubts are divided."""
 
 LEAST_JUDGED = 1000
 """Points where all that was near had been measured: of fewer, one in a hundred is not known well."""
@@ -89,31 +95,66 @@ def off_of(model: Model, key: TuningKey, samples: Sequence[Sample]) -> float | N
     return float(np.sqrt(np.mean(np.square(differing)))) if differing else None
 
 
-def levels(trials: Sequence[Trial]) -> list[Level]:
-    """Of doubt; none by too few trials."""
-    judged = [number for number, one in enumerate(trials) if one.regret is not None]
-    if len(judged) < LEAST_JUDGED:
+def judged(trials: Sequence[Trial]) -> list[int]:
+    """Which of them tell what a choice loses."""
+    return [number for number, one in enumerate(trials) if one.regret is not None]
+
+
+def levels(trials: Sequence[Trial], drawn: Array) -> list[Level]:
+    """Of doubt, where shapes are in doubt as those that were `drawn`; none by too few trials."""
+    its = judged(trials)
+    if len(its) < LEAST_JUDGED:
         return []
     around = differing_around(trials)
-    doubts = np.array([doubt_of(trials[number].contests, float(around[number])) for number in judged])
+    doubts = np.array([doubt_of(trials[number].contests, float(around[number])) for number in its])
     order = np.argsort(doubts, kind="stable")
-    doubts, regrets = doubts[order], np.array([trials[number].regret for number in judged])[order]
-    found, begin, count = list[Level](), 0, len(judged)
+    doubts, regrets = doubts[order], np.array([trials[number].regret for number in its])[order] - NOISE
+    weights = weights_of(doubts, drawn)
+    found, begin, count, beyond = list[Level](), 0, len(its), 0.0
     ends = np.append(np.flatnonzero(np.diff(doubts) > 0) + 1, count)  # those of one doubt are of one level
-    beyond = 0
     for bound, share in zip(BOUNDS, SHARES, strict=True):
-        over = np.concatenate([[0], np.cumsum(regrets[begin:] > log(bound))])
-        fitting = [end for end in ends if end > begin and over[end - begin] <= share * count]
+        over = np.concatenate([[0.0], np.cumsum(weights[begin:] * (regrets[begin:] > log(bound)))])
+        fitting = [end for end in ends if end > begin and over[end - begin] <= share]
         if fitting:
             end = fitting[-1]
-            beyond += int(over[end - begin])
+            beyond += float(over[end - begin])
             found.append(Level(float(doubts[end]) if end < count else inf, bound))
             begin = end
     if begin < count:
-        left, covered = np.sort(regrets[begin:])[::-1], min(count, ceil((1 - BEYOND) * (count + 1)))
-        most = left[min(max(0, count - covered - beyond), len(left) - 1)]
+        worst_first = begin + np.argsort(-regrets[begin:], kind="stable")
+        more = int(np.searchsorted(np.cumsum(weights[worst_first]), BEYOND - beyond, side="right"))
+        most = regrets[worst_first[min(more, count - begin - 1)]]
         found.append(Level(inf, max(float(np.exp(most)), BOUNDS[-1])))
     return found
+
+
+def weights_of(doubts: Array, drawn: Array) -> Array:
+    """Of points by their doubts: together as much as the drawn shapes of each part, 1 in all; alike by none."""
+    if not len(drawn):
+        return np.full(len(doubts), 1.0 / len(doubts))
+    limits = np.quantile(drawn, np.arange(1, PARTS) / PARTS)
+    parts, shares = np.searchsorted(limits, doubts, side="right"), np.searchsorted(limits, drawn, side="right")
+    counts = np.bincount(parts, minlength=PARTS)
+    weights: Array = (np.bincount(shares, minlength=PARTS) / np.maximum(counts, 1))[parts]
+    return np.asarray(weights / weights.sum())
+
+
+def drawn_doubts(model: Model, kind: str, device: Device) -> Array:
+    """Of choices at shapes of a kind, drawn as the tag `grid` draws its own; of those that are predicted."""
+    some = (one for one in spread(DRAWN, seed=5) if kind_of(one.key, device.type) == kind)
+    return np.array([doubt for doubt in (doubt_at(model, one, device) for one in some) if doubt is not None])
+
+
+def doubt_at(model: Model, workload: Workload, device: Device) -> float | None:
+    """How much in doubt the choice is; None outside all regions, and where nothing is chosen or a strategy raises."""
+    if model.region(workload.key) is None:
+        return None
+    try:
+        problem = workload.problem(device.type)
+        found = predicting.careful(predicting.proposals(problem, device, model), model.bound(workload.key))
+    except Exception:  # it may be anyone's code
+        return None
+    return model.doubt(workload.key, rivals(one.rival for one in found)) if found else None
 
 
 def differing_around(trials: Sequence[Trial]) -> Array:

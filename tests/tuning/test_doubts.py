@@ -8,12 +8,14 @@ from math import inf, log, sqrt
 import numpy as np
 import pytest
 
+from autotopk import doubt as doubt_module
 from autotopk.candidate import Candidate
-from autotopk.doubt import OFF, SPREAD, Contest, bound_of, doubt_of
+from autotopk.doubt import OFF, SPREAD, Contest, Level, bound_of, doubt_of
 from autotopk.nearby import DOUBT, REACH
-from autotopk.prediction import Model, Point, place_of
+from autotopk.prediction import Model, Point, Region, place_of
 from autotopk.runtime import predicting
 from autotopk.tuning import bounds, doubts
+from autotopk.tuning.boosting import Array
 from autotopk.tuning.doubts import Trial
 from autotopk.tuning.fitting import Fit, Sample, samples_of
 from autotopk.workloads import Workload
@@ -23,53 +25,67 @@ KEY = Workload(64, 4096, 16).key
 
 
 def trial(number: int, regret: float | None, off: float | None = None) -> Trial:
-    """The larger the number the more in doubt, all far from each other."""
-    contest = Contest(0.0, (1e-3 * (1 + number)) ** 2)
-    return Trial((100.0 * number, 0.0, 0.0, 0.0, 0.0), [contest], None if regret is None else log(regret), off)
+    """The larger the number the more in doubt, all far from each other; the regret is what a race would tell."""
+    contest, place = Contest(0.0, (1e-3 * (1 + number)) ** 2), (100.0 * number, 0.0, 0.0, 0.0, 0.0)
+    return Trial(place, [contest], None if regret is None else log(regret) + doubts.NOISE, off)
 
 
 def trials(regrets: Sequence[float | None]) -> list[Trial]:
     return [trial(number, regret) for number, regret in enumerate(regrets)]
 
 
-def bounds_of(its: Sequence[Trial]) -> list[float]:
-    levels = doubts.levels(its)
-    return [bound_of(doubt_of(one.contests, OFF), levels) for one in its]
+def in_doubt(its: Sequence[Trial]) -> Array:
+    return np.array([doubt_of(one.contests, OFF) for one in its])
+
+
+def bounds_of(its: Sequence[Trial], drawn: Sequence[Trial] | None = None) -> list[float]:
+    """Where shapes are in doubt as those drawn are, or as the trials themselves."""
+    levels = doubts.levels(its, in_doubt(its if drawn is None else drawn))
+    return [bound_of(doubt, levels) for doubt in in_doubt(its)]
 
 
 def test_a_level_is_as_large_as_its_share_allows() -> None:
-    """Every hundredth of 2,000 is 1.1, some of the last 1.4: 6 may be beyond 1.07, 9 beyond 1.15, 15 in all."""
-    regrets = [1.1 if number % 100 == 50 else 1.0 for number in range(2000)]
-    regrets[1900:1920] = [1.4] * 20
-    assert (doubts.BOUNDS, doubts.SHARES, doubts.BEYOND) == ((1.07, 1.15), (0.003, 0.0045), 0.008)
+    """Every hundredth of 1,900 is 1.1, some of the last 1.4: 8 may be beyond 1.05, 8 beyond 1.15, 18 in all."""
+    regrets = [1.1 if number % 100 == 50 else 1.0 for number in range(1900)]
+    regrets[1800:1820] = [1.4] * 20
+    assert (doubts.BOUNDS, doubts.SHARES, doubts.BEYOND) == ((1.05, 1.15), (0.0045, 0.0045), 0.0095)
     found = bounds_of(trials(regrets))
-    assert found[:650] == [1.07] * 650, "one more would be the seventh of 1.1"
-    assert found[650:1909] == [1.15] * 1259
-    assert found[1909:] == [pytest.approx(1.4)] * 91
-    assert beyond(regrets, found) == 15
+    assert found[:850] == [1.05] * 850, "one more would be the ninth of 1.1"
+    assert found[850:1808] == [1.15] * 958
+    assert found[1808:] == [pytest.approx(1.4)] * 92
+    assert beyond(regrets, found) == 16
 
 
 def test_the_rest_has_what_leaves_few_beyond() -> None:
-    regrets = [1.0] * 1000 + [1.2 + 0.001 * number for number in range(1000)]
+    regrets = [1.0] * 1000 + [1.2 + 0.001 * number for number in range(900)]
     found = bounds_of(trials(regrets))
-    assert found[:1006] == [1.07] * 1006, "six of these are beyond"
-    assert found[1006:1015] == [1.15] * 9, "and all of these"
-    assert found[-1] == pytest.approx(regrets[-1]), "no other may be"
-    regrets = [1.0] * 1000 + [1.1] * 980 + [1.2 + 0.01 * number for number in range(20)]
-    found = bounds_of(trials(regrets))
-    assert (found[1005], found[1006], found[1988]) == (1.07, 1.15, 1.15)
-    assert found[-1] == pytest.approx(regrets[-1])
-    assert beyond(regrets, found) == 15
+    assert found[:1008] == [1.05] * 1008, "eight of these are beyond"
+    assert found[1008:1016] == [1.15] * 8, "and all of these"
+    assert found[-1] == pytest.approx(regrets[-3]), "two others may be"
+    assert beyond(regrets, found) == 18
 
 
 def test_what_no_level_used_up_is_left_to_the_rest() -> None:
-    """Of those of one doubt 15 of 2,000 may be beyond: the bound is that of the sixteenth."""
-    regrets = [1.6 + 0.001 * number for number in range(2000)]
-    assert bounds_of(trials(regrets))[15:] == [pytest.approx(regrets[-1])] * 1985
+    """Of those of one doubt 18 of 1,900 may be beyond: the bound is that of the nineteenth."""
+    regrets = [1.6 + 0.001 * number for number in range(1900)]
+    assert bounds_of(trials(regrets))[16:] == [pytest.approx(regrets[-3])] * 1884
     assert max(bounds_of(trials([1.5] * 1500))) == pytest.approx(1.5)
-    assert bounds_of(trials([1.0] * 1500)) == [1.07] * 1500
+    assert bounds_of(trials([1.0] * 1500)) == [1.05] * 1500
     alike = [Trial(one.place, [Contest(0.0, 1e-4)], one.regret, None) for one in trials(regrets)]
-    assert bounds_of(alike) == [pytest.approx(regrets[-16])] * 2000
+    assert bounds_of(alike) == [pytest.approx(regrets[-19])] * 1900
+
+
+def test_points_weigh_as_much_as_the_shapes_in_their_doubt() -> None:
+    """Of 60 bad points, in more doubt than others: of shapes that are seldom so few are beyond."""
+    its = trials([1.0] * 1800 + [1.4] * 60)
+    assert max(bounds_of(its)) == pytest.approx(1.4)
+    assert max(bounds_of(its, its[:1800])) == 1.15
+    often = [*its[:1800:30], *its[1800:]]
+    weights = doubts.weights_of(in_doubt(its), in_doubt(often))
+    assert weights.sum() == pytest.approx(1.0)
+    assert weights[1800:].sum() == pytest.approx(0.5, abs=0.01)
+    assert bounds_of(its, often)[1801:] == [pytest.approx(1.4)] * 59
+    assert {*doubts.weights_of(in_doubt(its), np.array([]))} == {1 / 1860}
 
 
 def beyond(regrets: Sequence[float], bounds_: Sequence[float]) -> int:
@@ -78,8 +94,9 @@ def beyond(regrets: Sequence[float], bounds_: Sequence[float]) -> int:
 
 def test_points_where_not_all_was_measured_say_nothing() -> None:
     regrets = [1.0] * 1500
-    assert doubts.levels(trials([*regrets, *[None] * 500])) == doubts.levels(trials(regrets))
-    assert doubts.levels(trials([*[1.0] * (doubts.LEAST_JUDGED - 1), *[None] * 500])) == []
+    drawn = in_doubt(trials(regrets))
+    assert doubts.levels(trials([*regrets, *[None] * 500]), drawn) == doubts.levels(trials(regrets), drawn)
+    assert doubts.levels(trials([*[1.0] * (doubts.LEAST_JUDGED - 1), *[None] * 500]), drawn) == []
 
 
 def test_what_predictions_differ_in_around_is_told_by_the_others_as_run_time_does() -> None:
@@ -124,12 +141,14 @@ def test_a_model_has_levels_and_its_points_what_these_ask_for(monkeypatch: pytes
         for number, key in enumerate(keys)
     ]
     model = Model(points=[Point(place_of(key), {}) for key in [*keys, KEY, replace(KEY, cols=64)]])
-    bounds.tell_doubts(model, told)
+    device = on_record()[1]
+    bounds.tell_doubts(model, KIND, told, device)
     assert not model.levels, "too few points"
     assert {one.off for one in model.points} == {None}
     monkeypatch.setattr(doubts, "LEAST_JUDGED", 12)
-    bounds.tell_doubts(model, told)
-    assert model.levels == [(inf, 1.07)]
+    monkeypatch.setattr(doubts, "drawn_doubts", lambda *_: np.array([0.01]))
+    bounds.tell_doubts(model, KIND, told, device)
+    assert model.levels == [(inf, 1.05)]
     assert [one.off for one in model.points] == [*[one.off for one in told], told[6].off, None]
 
 
@@ -166,6 +185,28 @@ def test_a_strategy_that_raises_is_no_reason_to_tell_nothing(monkeypatch: pytest
     monkeypatch.setattr(predicting, "proposals", lambda *_: 1 / 0)
     told = doubts.trial_of(model, key, its, device)
     assert (told.contests, told.regret) == ((), None)
+    assert doubts.doubt_at(model, Workload.of(key), device) is None
+
+
+def test_drawn_shapes_of_a_kind_have_doubts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those by which run time tells the bound of a choice."""
+    monkeypatch.setattr(doubts, "DRAWN", 20)
+    times, device = a_fifth()
+    few = [one for one in samples_of(times, device)[KIND] if one.key.cols < 200]
+    model = Fit(few, trees=False).model()
+    assert len(doubts.drawn_doubts(model, KIND, device)) == 0, "outside all regions"
+    monkeypatch.setattr(Model, "region", lambda *_: Region(1.2, 9))
+    found = doubts.drawn_doubts(model, KIND, device)
+    assert 15 <= len(found) <= 20, "few have no prediction"
+    assert len({*found}) > 5
+    assert len(doubts.drawn_doubts(model, "windows", device)) == 0
+    one = Workload(64, 4096, 16)
+    doubt, near = doubts.doubt_at(model, one, device), predicting.proposals(one.problem(device.type), device, model)
+    assert doubt is not None
+    rivals = doubt_module.rivals(each.rival for each in predicting.careful(near, 1.2))
+    for level, bound in ((doubt + 1e-9, 1.03), (doubt, 1.3)):
+        model.levels = [Level(level, 1.03), Level(inf, 1.3)]
+        assert model.bound_among(KEY, rivals, rivals[0][2]) == bound
 
 
 def test_regrets_are_judged_where_all_that_is_near_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +236,7 @@ def test_bounds_by_doubt_hold_for_points_that_they_are_not_made_of(monkeypatch: 
     around, within, narrow = doubts.differing_around(tried()), list[bool](), list[bool]()
     by_doubt = [(doubt_of(one.contests, float(off)), one) for one, off in zip(tried(), around, strict=True)]
     for half in (0, 1):
-        levels = doubts.levels(tried()[half::2])
+        levels = doubts.levels(tried()[half::2], np.array([doubt for doubt, _ in by_doubt[1 - half :: 2]]))
         others = [(doubt, one.regret) for doubt, one in by_doubt[1 - half :: 2] if one.regret is not None]
         told = [(bound_of(doubt, levels), regret) for doubt, regret in others]
         within += [regret <= log(bound) + 1e-9 for bound, regret in told]
