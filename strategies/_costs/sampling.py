@@ -12,6 +12,12 @@ MOST_PIECES, MOST_LOADS = 128, 8
 MOST_TIME_BITS, SPARED = 2, 1 << 19
 """Of how many times as many loads are looked at; elements of a row for each time."""
 
+WARP = 32
+"""Lanes."""
+
+RANKS = (32, 32, 32, 32, 28, 24)
+"""Of 32 warps the one whose rank is a block's, for 2^n warps (`_lines/guess.cuh`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class SampledCut:
@@ -36,6 +42,28 @@ class SampledCut:
         if self.rank > self.pieces or room >= self.cols:
             return float(room < self.cols)
         return _less_than(self.rank, self.pieces, 1 - exp(-self.elements * room / self.cols))
+
+
+@dataclass(frozen=True, slots=True)
+class GuessedCut:
+    """What the lanes of a block tell by their best (`block_buckets/elements.cuh`): a rank of every warp, then of these.
+
+    As the elements are of one row in any order, how many reach it is a matter of chance alone.
+    """
+
+    cols: int
+    elements: float
+    """Of which a lane tells the best, in the mean."""
+    in_warp: int
+    """Rank, from 1, of the best of a warp's lanes."""
+    warps: int
+    in_block: int
+    """Rank of what the warps tell."""
+
+    def exceeding(self, room: int) -> float:
+        """How likely it is that more than `room` elements reach it: few warps have enough lanes with one of these."""
+        likely = 1.0 - (1.0 - min(room / self.cols, 1.0)) ** self.elements
+        return _less_than(self.in_block, self.warps, 1.0 - _less_than(self.in_warp, WARP, likely))
 
 
 @lru_cache(1 << 12)
@@ -79,6 +107,26 @@ def lacking(problem: Problem, maxima: float) -> float:
 def cut_of(problem: Problem) -> SampledCut:
     """Of each row of a problem."""
     return _cut(problem.cols, problem.k, problem.itemsize)
+
+
+@lru_cache(1 << 10)
+def guessed(cols: int, k: int, itemsize: int, threads: int, lines: int) -> GuessedCut:
+    """The cut of a block of so many threads, of so many lines each, for rows of which at most half is wanted."""
+    vector, warps = VECTOR_BYTES // itemsize, threads // WARP
+    loads, group = cols // vector, 1
+    while 4 * group <= lines * vector and 4 * group * k <= cols:
+        group *= 4
+    elements = float(group)
+    if group > vector and loads * vector < group * threads:  # the last of these lines are not every thread's
+        elements = max(loads, 1) * vector / max(min(loads, threads), 1)
+    some = min(loads / WARP + 0.01, warps)
+    none = (1.0 - min(k * elements / (group * cols), 0.9999)) ** group
+    lanes, having = WARP * (1.0 - none), some * (1.0 - none**WARP)
+    most = max(1, int(some * -(-warps * RANKS[warps.bit_length() - 1] // WARP) / warps + 0.5))
+    in_warp, in_block = min(WARP, int(lanes) + 1), most
+    if lanes < 1:
+        in_warp, in_block = 1, min(most, int(having + 3 * sqrt(having)) + 2)
+    return GuessedCut(cols, elements, in_warp, max(min(warps, -(-loads // WARP)), 1), in_block)
 
 
 def overflowing(capacity: int, blocks: int, problem: Problem) -> float:

@@ -6,7 +6,7 @@ from typing import Protocol
 from autotopk.device import Device
 from autotopk.problem import FLOAT_INF, VECTOR_BYTES, Problem
 from autotopk.strategies._costs import REGISTERS, load, reading, remote, rounds, sorting
-from autotopk.strategies._costs.sampling import crowding, cut_of, lacking, of_any
+from autotopk.strategies._costs.sampling import crowding, cut_of, guessed, lacking, of_any
 
 INDEX_BYTES = 8
 """Of an answer, beside each value."""
@@ -249,13 +249,14 @@ def crowded(config: Clusters, shared_bytes: int, problem: Problem, device: Devic
 
 
 def buckets(
-    config: Held, count: int, shared_bytes: int, listed: bool, problem: Problem, device: Device
+    config: Held, count: int, shared_bytes: int, room: int, problem: Problem, device: Device
 ) -> tuple[float, ...]:
     """A row in the registers of a block, in `count` buckets: latency of rounds, instructions of a processor.
 
-    Unless what reaches a cut is `listed`, all elements are counted; of less than half of a row it is guessed. Floats of
-    16 bits are two to a register, and looked at as keys; others are numbers but for most of a row in any order. A row
-    that begins within a line has its ends read one by one.
+    Unless what reaches a cut is listed, and there is `room` for it, all elements are counted; of less than half of a
+    row it is guessed, and once more where too many or too few reach it. Floats of 16 bits are two to a register, and
+    looked at as keys; others are numbers but for most of a row in any order. A row that begins within a line has its
+    ends read one by one.
     """
     threads = config.threads
     rows, cols, k, itemsize, lines = problem.rows, problem.cols, problem.k, problem.itemsize, config.lines
@@ -263,7 +264,10 @@ def buckets(
     busy, vector = load(rows, device), VECTOR_BYTES // itemsize
     each, of_threads = vector * min(lines, -(-cols // (vector * threads))), busy * threads * 1e-3
     half, ragged, ordered = itemsize == 2, problem.layout.vector < vector, problem.sorted
-    guessed = 2 * k <= cols
+    guesses, listed = 2 * k <= cols, room > 0
+    cut = guessed(cols, k, itemsize, threads, lines) if guesses else None
+    many = cut.exceeding(room) if cut and listed else 1.0  # all are counted
+    few = 1.0 - cut.exceeding(k - 1) if cut else 0.0
     of_block = (
         1.0,
         not listed,
@@ -272,9 +276,9 @@ def buckets(
         each * (not listed),
         each * half,
         each * (not listed) * half,
-        each * (not ordered) * (not guessed),
+        each * (not ordered) * (not guesses),
         half,
-        guessed,
+        guesses,
         threads * 1e-2,
         count / threads,
         ordered,
@@ -291,6 +295,9 @@ def buckets(
         busy,
         *[times * one for one in of_block],
         *[of_threads * one for one in of_block],
+        *[one for likely in (many, few) for one in (of_any(likely, rows), of_any(likely, rows) * each)],
+        of_threads * each * many,
+        of_threads * each * few,
     )
 
 

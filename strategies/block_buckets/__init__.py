@@ -159,7 +159,8 @@ class BlockBuckets(LinesStrategy):
         own = shared_bytes(config, problem.itemsize, ordered=ordered, windows=problem.answer == WINDOWS)
         most = _most_listed(config.capacity, config.room, problem.itemsize)
         listed = ordered and problem.k <= most and 2 * problem.k <= problem.cols
-        return split.buckets(config, _buckets(config, ordered), own, listed, problem, device)
+        room = config.capacity if listed else 0
+        return split.buckets(config, _buckets(config, ordered), own, room, problem, device)
 
     def fits(self, config: BlockBucketsConfig, itemsize: int, device: Device) -> bool:
         """See `LinesStrategy`."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import product
+from math import sqrt
 from typing import cast
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from autotopk import registry
 from autotopk.device import H100
 from autotopk.problem import DTYPE_BYTES, WINDOWS, Answer, Problem
+from autotopk.strategies._costs.sampling import guessed
 from autotopk.strategies.block_buckets import BlockBucketsConfig
 from tests.contract.cases import LAYOUTS, Case, best_columns
 from tests.contract.emulated import answer, barriers
@@ -56,6 +58,25 @@ def test_rows_of_which_threads_have_unlike_shares_are_listed_once(
     """A guess is of as many elements as there are, though some threads have fewer, or none, or those of some warps."""
     once = barriers_of_random(sequences, config, config.room // DTYPE_BYTES[dtype], k, dtype, 0)
     assert sum(barriers_of_random(sequences, config, cols, k, dtype, seed) != once for seed in range(24)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("config", "cols", "k", "dtype"),
+    [
+        (BlockBucketsConfig(256, 1, 80), 2048, 22, "bfloat16"),
+        (BlockBucketsConfig(256, 2, 160), 2048, 48, "float32"),
+        (BlockBucketsConfig(256, 4, 80), 3000, 3, "float32"),
+    ],
+    ids=str,
+)
+def test_lists_overflow_as_often_as_is_told(
+    config: BlockBucketsConfig, cols: int, k: int, dtype: str, sequences: Sequences
+) -> None:
+    """What overflows takes more barriers; a few more where elements that reach a cut are alike."""
+    rows = 60
+    found = [barriers_of_random(sequences, config, cols, k, dtype, seed) for seed in range(rows)]
+    told = guessed(cols, k, DTYPE_BYTES[dtype], config.threads, config.lines).exceeding(config.capacity)
+    assert sum(one > min(found) for one in found) / rows == pytest.approx(told, abs=0.03 + 3 * sqrt(told / rows))
 
 
 @pytest.mark.parametrize("step", [2.0**-8, 1.0, 2.0**20], ids=["near", "apart", "far"])

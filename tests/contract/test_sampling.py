@@ -9,7 +9,7 @@ import torch
 from autotopk import registry
 from autotopk.device import H100
 from autotopk.problem import DTYPE_BYTES, Problem
-from autotopk.strategies._costs.sampling import SampledCut, cut_of, overflowing
+from autotopk.strategies._costs.sampling import SampledCut, cut_of, guessed, overflowing
 from autotopk.strategies.split_radix import SplitRadixConfig
 from tests.contract.test_split_radix import assert_sampled_by, looked_at
 
@@ -38,6 +38,29 @@ def test_elements_that_reach_a_cut(cols: int, k: int, dtype: str) -> None:
     for room in np.quantile(found, (0.05, 0.5, 0.95)).astype(int).tolist():
         likely = float((found > room).mean())
         assert cut.exceeding(room) == pytest.approx(likely, abs=4 * sqrt(likely * (1 - likely) / TIMES) + 0.01)
+
+
+@pytest.mark.parametrize(
+    ("cols", "k", "itemsize", "threads", "lines"),
+    [
+        (4096, 135, 4, 256, 4),
+        (8192, 283, 4, 512, 4),
+        (2048, 22, 2, 256, 1),
+        (2048, 3, 2, 256, 1),
+        (1024, 500, 4, 256, 1),
+    ],
+)
+def test_elements_that_reach_a_guess(cols: int, k: int, itemsize: int, threads: int, lines: int) -> None:
+    """The best of each lane's first elements, ranked in its warp, and then of these; lanes that see all differ less."""
+    cut, numbers = guessed(cols, k, itemsize, threads, lines), np.random.default_rng(k)
+    of_threads = numbers.random((TIMES, threads, cols // threads))
+    best = np.sort(of_threads[:, :, : int(cut.elements)].max(axis=2).reshape(TIMES, threads // 32, 32), axis=2)
+    told = np.sort(best[:, :, -cut.in_warp], axis=1)[:, -cut.in_block]
+    found = (of_threads >= told[:, None, None]).sum(axis=(1, 2))
+    assert (cut.warps, (found >= k).mean() > 0.98) == (threads // 32, True)
+    for room in np.quantile(found, (0.05, 0.5, 0.95, 0.99)).astype(int).tolist():
+        likely = float((found > room).mean())
+        assert cut.exceeding(room) == pytest.approx(likely, abs=4 * sqrt(likely * (1 - likely) / TIMES) + 0.05)
 
 
 @pytest.mark.parametrize(("cols", "k"), [(31, 1), (257, 9), (1000, 3), (40_001, 700), (50_000, 5), (5_000_000, 64)])
