@@ -9,6 +9,7 @@ from autotopk import registry
 from autotopk.candidate import TORCH_TOPK, Candidate
 from autotopk.device import H100, device_of
 from autotopk.key import TuningKey
+from autotopk.tuning import doubts
 from autotopk.workloads import Workload, spread
 from scripts import evidence
 from scripts.predictions import tuned, write
@@ -42,6 +43,27 @@ def test_drawn_shapes_are_new_and_what_is_asked_is_near_the_best(monkeypatch: py
     assert all(found.values())
     first = next(iter(found))
     assert first not in evidence.proposed(spread(10, seed=3), 5, H100, {first: {}})
+
+
+def test_shapes_in_the_most_doubt_are_those_of_drawn_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And near the best is what may be quicker, by that doubt."""
+    monkeypatch.setenv("AUTOTOPK_SHIPPED", "1")
+    drawn = spread(evidence.DOUBTED * 3, seed=3)
+    asked: list[Workload] = []
+
+    def doubt_at(_: object, workload: Workload, __: object) -> float | None:
+        asked.append(workload)
+        return None if len(asked) == 1 else float(len(asked) % 20)
+
+    monkeypatch.setattr(doubts, "doubt_at", doubt_at)
+    found = evidence.doubted(3, H100, seed=3)
+    assert asked == drawn
+    assert found == [drawn[18], drawn[17], drawn[16]]
+    monkeypatch.undo()
+    monkeypatch.setenv("AUTOTOPK_SHIPPED", "1")
+    near, all_ = evidence.proposed(found, 3, H100, {}, 1.0), evidence.proposed(found, 3, H100, {})
+    assert near.keys() == all_.keys()
+    assert all(1 <= len(near[key]) < len(all_[key]) for key in near)
 
 
 def test_shapes_beside_others_are_near_them_and_of_their_kind() -> None:
