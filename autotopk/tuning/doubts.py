@@ -129,14 +129,15 @@ def levels(trials: Sequence[Trial], drawn: Array) -> list[Level]:
 
 
 def weights_of(doubts: Array, drawn: Array) -> Array:
-    """Of points by their doubts: together as much as the drawn shapes of each part, 1 in all; alike by none."""
-    if not len(drawn):
-        return np.full(len(doubts), 1.0 / len(doubts))
-    limits = np.quantile(drawn, np.arange(1, PARTS) / PARTS)
-    parts, shares = np.searchsorted(limits, doubts, side="right"), np.searchsorted(limits, drawn, side="right")
-    counts = np.bincount(parts, minlength=PARTS)
-    weights: Array = (np.bincount(shares, minlength=PARTS) / np.maximum(counts, 1))[parts]
-    return np.asarray(weights / weights.sum())
+    """Of points by their doubts: together as much as the drawn shapes of each part, 1 in all; alike where none are."""
+    if len(drawn):
+        limits = np.quantile(drawn, np.arange(1, PARTS) / PARTS)
+        parts, shares = np.searchsorted(limits, doubts, side="right"), np.searchsorted(limits, drawn, side="right")
+        counts = np.bincount(parts, minlength=PARTS)
+        weights: Array = (np.bincount(shares, minlength=PARTS) / np.maximum(counts, 1))[parts]
+        if weights.any():
+            return np.asarray(weights / weights.sum())
+    return np.full(len(doubts), 1.0 / len(doubts))
 
 
 def drawn_doubts(model: Model, kind: str, device: Device) -> Array:

@@ -85,7 +85,8 @@ def test_points_weigh_as_much_as_the_shapes_in_their_doubt() -> None:
     assert weights.sum() == pytest.approx(1.0)
     assert weights[1800:].sum() == pytest.approx(0.5, abs=0.01)
     assert bounds_of(its, often)[1801:] == [pytest.approx(1.4)] * 59
-    assert {*doubts.weights_of(in_doubt(its), np.array([]))} == {1 / 1860}
+    for nothing_alike in (np.array([]), np.array([9.0])):
+        assert {*doubts.weights_of(in_doubt(its), nothing_alike)} == {1 / 1860}
 
 
 def beyond(regrets: Sequence[float], bounds_: Sequence[float]) -> int:
