@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable
 from math import inf
 
 from autotopk.device import Device
-from autotopk.doubt import rivals
 from autotopk.prediction import Model
 from autotopk.problem import Problem
-from autotopk.runtime import predicting
+from autotopk.tuning.doubts import rivals_at
 from autotopk.workloads import spread
 
 UNMET = 500
@@ -34,9 +33,6 @@ def drawn_bounds(model: Model, device: Device, count: int = UNMET) -> list[float
     """Bounds of choices at shapes drawn by a seed of their own, in order; infinite of none."""
     found = []
     for workload in spread(count, seed=2):
-        proposed = predicting.careful(
-            predicting.proposals(workload.problem(device.type), device, model), model.bound(workload.key)
-        )
-        near = rivals(one.rival for one in proposed)
+        near = rivals_at(model, workload, device)
         found.append(model.bound_among(workload.key, near, near[0][2]) if near else inf)
     return sorted(found)

@@ -95,7 +95,7 @@ def fit(times: Times, device: Device, *, trees: bool = True) -> dict[str, Model]
 
 def tell_doubts(model: Model, kind: str, trials: Sequence[doubts.Trial], device: Device) -> None:
     """Give a model levels of doubt, if there are enough trials, and its points what these ask for."""
-    if len(doubts.judged(trials)) < doubts.LEAST_JUDGED:
+    if not doubts.judged(trials):
         return
     offs = {one.place: one.off for one in trials}
     for point in model.points:

@@ -16,7 +16,7 @@ import numpy as np
 from autotopk import nearby
 from autotopk.candidate import Candidate
 from autotopk.device import Device
-from autotopk.doubt import OFF, Contest, Level, doubt_of, rivals
+from autotopk.doubt import OFF, Contest, Level, Rival, doubt_of, rivals
 from autotopk.key import TuningKey
 from autotopk.nearby import Place
 from autotopk.prediction import Model, kind_of, place_of
@@ -96,14 +96,15 @@ def off_of(model: Model, key: TuningKey, samples: Sequence[Sample]) -> float | N
 
 
 def judged(trials: Sequence[Trial]) -> list[int]:
-    """Which of them tell what a choice loses."""
-    return [number for number, one in enumerate(trials) if one.regret is not None]
+    """Which of them tell what a choice loses; none where these are too few."""
+    its = [number for number, one in enumerate(trials) if one.regret is not None]
+    return its if len(its) >= LEAST_JUDGED else []
 
 
 def levels(trials: Sequence[Trial], drawn: Array) -> list[Level]:
     """Of doubt, where shapes are in doubt as those that were `drawn`; none by too few trials."""
     its = judged(trials)
-    if len(its) < LEAST_JUDGED:
+    if not its:
         return []
     around = differing_around(trials)
     doubts = np.array([doubt_of(trials[number].contests, float(around[number])) for number in its])
@@ -151,11 +152,16 @@ def doubt_at(model: Model, workload: Workload, device: Device) -> float | None:
     if model.region(workload.key) is None:
         return None
     try:
-        problem = workload.problem(device.type)
-        found = predicting.careful(predicting.proposals(problem, device, model), model.bound(workload.key))
+        found = rivals_at(model, workload, device)
     except Exception:  # it may be anyone's code
         return None
-    return model.doubt(workload.key, rivals(one.rival for one in found)) if found else None
+    return model.doubt(workload.key, found) if found else None
+
+
+def rivals_at(model: Model, workload: Workload, device: Device) -> list[Rival]:
+    """The choice and what is near it. Raises what a strategy raises."""
+    found = predicting.proposals(workload.problem(device.type), device, model)
+    return rivals(one.rival for one in predicting.careful(found, model.bound(workload.key)))
 
 
 def differing_around(trials: Sequence[Trial]) -> Array:

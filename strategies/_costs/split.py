@@ -295,7 +295,7 @@ def buckets(
         busy,
         *[times * one for one in of_block],
         *[of_threads * one for one in of_block],
-        *[one for likely in (many, few) for one in (of_any(likely, rows), of_any(likely, rows) * each)],
+        *[likely * one for likely in (of_any(many, rows), of_any(few, rows)) for one in (1.0, each)],
         of_threads * each * many,
         of_threads * each * few,
     )

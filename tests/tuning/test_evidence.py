@@ -81,10 +81,8 @@ def test_shapes_beside_others_are_near_them_and_of_their_kind() -> None:
 def test_kernels_that_few_ask_for_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """But for those that are there."""
     monkeypatch.delenv("AUTOTOPK_PACKS")
-    strategy, keys = (
-        registry.get("block_radix"),
-        [Workload(1 + row, 4096, 16).key for row in range(evidence.LEAST_ASKING)],
-    )
+    strategy = registry.get("block_radix")
+    keys = [Workload(1 + row, 4096, 16).key for row in range(evidence.LEAST_ASKING)]
     problem = Workload.of(KEY).problem("cuda")
     shipped = strategy.candidate(strategy.ladder(problem, H100)[0])
     rare = strategy.candidate(
