@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from math import erfc, exp, log, sqrt
+from math import ceil, erfc, exp, log, sqrt
 
 from autotopk.problem import VECTOR_BYTES, Problem, power_below
 
@@ -14,9 +14,6 @@ MOST_TIME_BITS, SPARED = 2, 1 << 19
 
 WARP = 32
 """Lanes."""
-
-RANKS = (32, 32, 32, 32, 28, 24)
-"""Of 32 warps the one whose rank is a block's, for 2^n warps (`_lines/guess.cuh`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +38,12 @@ class SampledCut:
         """How likely it is that more than `room` elements reach it: few pieces have one of so many best."""
         if self.rank > self.pieces or room >= self.cols:
             return float(room < self.cols)
-        return _less_than(self.rank, self.pieces, 1 - exp(-self.elements * room / self.cols))
+        return _less_than(self.rank, self.pieces, 1 - exp(-self.elements * room / self.cols))[0]
 
 
 @dataclass(frozen=True, slots=True)
 class GuessedCut:
-    """What the lanes of a block tell by their best (`block_buckets/elements.cuh`): a rank of every warp, then of these.
+    """What lanes of a block tell by their best (`block_buckets/elements.cuh`): a rank of every warp, then the middle.
 
     As the elements are of one row in any order, how many reach it is a matter of chance alone.
     """
@@ -56,26 +53,36 @@ class GuessedCut:
     """Of which a lane tells the best, in the mean."""
     in_warp: int
     """Rank, from 1, of the best of a warp's lanes."""
+    above: int
+    """Warps, the last ones, that take one rank more."""
     warps: int
-    in_block: int
-    """Rank of what the warps tell."""
+    """Whose lanes all have one."""
+    lanes: int
+    """Of a warp."""
+
+    @property
+    def in_block(self) -> int:
+        """Rank of what the warps tell."""
+        return self.warps // 2 + 1
 
     def exceeding(self, room: int) -> float:
         """How likely it is that more than `room` elements reach it: few warps have enough lanes with one of these."""
         likely = 1.0 - (1.0 - min(room / self.cols, 1.0)) ** self.elements
-        return _less_than(self.in_block, self.warps, 1.0 - _less_than(self.in_warp, WARP, likely))
+        fewer, as_many = _less_than(self.in_warp, self.lanes, likely)
+        few = fewer + as_many * self.above / self.warps
+        return _less_than(self.in_block, self.warps, max(1.0 - few, 0.0))[0]
 
 
 @lru_cache(1 << 12)
-def _less_than(rank: int, count: int, likely: float) -> float:
-    """How likely fewer than `rank` of `count` are it, each as `likely`."""
+def _less_than(rank: int, count: int, likely: float) -> tuple[float, float]:
+    """How likely fewer than `rank` of `count` are it, each as `likely`; and as many."""
     if likely >= 1:
-        return 0.0
+        return 0.0, float(rank == count)
     its, odds, found = (1 - likely) ** count, likely / (1 - likely), 0.0
     for ratio in _ratios(count)[:rank]:
         found += its
         its *= ratio * odds
-    return min(found, 1.0)
+    return min(found, 1.0), its
 
 
 @cache
@@ -112,21 +119,18 @@ def cut_of(problem: Problem) -> SampledCut:
 @lru_cache(1 << 10)
 def guessed(cols: int, k: int, itemsize: int, threads: int, lines: int) -> GuessedCut:
     """The cut of a block of so many threads, of so many lines each, for rows of which at most half is wanted."""
-    vector, warps = VECTOR_BYTES // itemsize, threads // WARP
+    vector = VECTOR_BYTES // itemsize
     loads, group = cols // vector, 1
     while 4 * group <= lines * vector and 4 * group * k <= cols:
         group *= 4
-    elements = float(group)
-    if group > vector and loads * vector < group * threads:  # the last of these lines are not every thread's
-        elements = max(loads, 1) * vector / max(min(loads, threads), 1)
-    some = min(loads / WARP + 0.01, warps)
-    none = (1.0 - min(k * elements / (group * cols), 0.9999)) ** group
-    lanes, having = WARP * (1.0 - none), some * (1.0 - none**WARP)
-    most = max(1, int(some * -(-warps * RANKS[warps.bit_length() - 1] // WARP) / warps + 0.5))
-    in_warp, in_block = min(WARP, int(lanes) + 1), most
-    if lanes < 1:
-        in_warp, in_block = 1, min(most, int(having + 3 * sqrt(having)) + 2)
-    return GuessedCut(cols, elements, in_warp, max(min(warps, -(-loads // WARP)), 1), in_block)
+    elements = float(min(max(loads * vector / threads, vector), group))  # some have fewer than a group
+    looked_at = elements * max(min(loads, threads), 1)
+    aim = (k + 6) / cols + 4.5 * sqrt(k / (cols * looked_at))  # of all, some deviations more than wanted
+    lanes, warps, whole = max(min(loads, WARP), 1), threads // WARP, max(min(threads, loads) // WARP, 1)
+    rank = (lanes + 1) * (1.0 - max(1.0 - aim, 0.0) ** elements)
+    least = min(max(int(rank + 0.5 / warps), 1), lanes)
+    above = max(whole - max(ceil(warps * (least + 1 - rank) - 0.5), 0), 0) if least < lanes else 0
+    return GuessedCut(cols, elements, least, above, whole, lanes)
 
 
 def overflowing(capacity: int, blocks: int, problem: Problem) -> float:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from autotopk.candidate import Knob
 from autotopk.compilers.cuda import CudaSource
 from autotopk.device import Device
-from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem, power_of_two
+from autotopk.problem import ANSWERS, DTYPE_BYTES, VECTOR_BYTES, WINDOWS, Problem, power_of_two
 from autotopk.strategies._costs import split
 from autotopk.strategies._lines import DTYPES, OWN_BYTES, LinesStrategy, parameters
 from autotopk.strategies.split_radix import STATIC_BYTES
@@ -157,7 +157,8 @@ class BlockBuckets(LinesStrategy):
         """See `_costs.split`."""
         ordered = self.puts_in_order(problem, device)
         own = shared_bytes(config, problem.itemsize, ordered=ordered, windows=problem.answer == WINDOWS)
-        most = _most_listed(config.capacity, config.room, problem.itemsize)
+        numbers = _by_numbers(problem.itemsize, problem.answer == WINDOWS)
+        most = _most_listed(config.capacity, config.threads, config.lines, problem.itemsize, numbers)
         listed = ordered and problem.k <= most and 2 * problem.k <= problem.cols
         room = config.capacity if listed else 0
         return split.buckets(config, _buckets(config, ordered), own, room, problem, device)
@@ -179,6 +180,8 @@ class BlockBuckets(LinesStrategy):
 @lru_cache(1 << 10)  # one kernel serves many shapes
 def _source(config: BlockBucketsConfig, kind: str, *, ordered: bool = True, windows: bool = False) -> CudaSource:
     element_bytes = DTYPE_BYTES[kind]
+    numbers = _by_numbers(element_bytes, windows)
+    most = _most_listed(config.capacity, config.threads, config.lines, element_bytes, numbers)
     constants = {
         "ELEMENT_BYTES": element_bytes,
         "FLOAT": True,
@@ -190,9 +193,9 @@ def _source(config: BlockBucketsConfig, kind: str, *, ordered: bool = True, wind
         "INTERVALS": _buckets(config, ordered),
         "ITEMS": 1,
         "RESIDENT": config.resident,
-        "MOST_LISTED": _most_listed(config.capacity, config.room, element_bytes) if ordered else 0,
+        "MOST_LISTED": most if ordered else 0,
     }
-    if _by_numbers(element_bytes, windows):
+    if numbers:
         constants["NUMBERS"] = True
     form = "_windows" if windows else "" if ordered else "_any"
     return CudaSource(
@@ -214,7 +217,7 @@ def _shortlist(problem: Problem, device: Device) -> tuple[BlockBucketsConfig, ..
         for threads in (256, 512, 1024):
             lines = power_of_two(-(-everything // threads))
             if lines <= LINES[-1]:
-                found.append(_config(threads, lines, _capacity(threads * lines * 16, problem)))
+                found.append(_config(threads, lines, _capacity(threads, lines, problem)))
     return tuple([config for config in found if _fits(config, problem.itemsize, device)])
 
 
@@ -225,26 +228,36 @@ def _fits(config: BlockBucketsConfig, itemsize: int, device: Device) -> bool:
     return own <= device.shared_bytes
 
 
-def _capacity(room: int, problem: Problem) -> int:
+def _capacity(threads: int, lines: int, problem: Problem) -> int:
     """Entries enough to list what reaches a guessed cut, where that is done; else the fewest."""
-    for size, most in _listing(room, problem.itemsize):
+    numbers = _by_numbers(problem.itemsize, problem.answer == WINDOWS)
+    for size, most in _listing(threads, lines, problem.itemsize, numbers):
         if problem.k <= most:
             return size
     return _least(problem.k)
 
 
 @lru_cache(1 << 10)
-def _listing(room: int, itemsize: int) -> Sequence[tuple[int, int]]:
+def _listing(threads: int, lines: int, itemsize: int, numbers: bool) -> Sequence[tuple[int, int]]:
     """(capacity, the largest k that it lists), of those where that is any."""
-    return [(size, most) for size in CAPACITIES if (most := _most_listed(size, room, itemsize))]
+    found = [(size, _most_listed(size, threads, lines, itemsize, numbers)) for size in CAPACITIES]
+    return [(size, most) for size, most in found if most]
 
 
-def _most_listed(capacity: int, room: int, itemsize: int) -> int:
+def _most_listed(capacity: int, threads: int, lines: int, itemsize: int, numbers: bool) -> int:
     """The largest k for which what reaches a cut is listed, or 0: lists are an eighth of the longest row at most.
 
-    Of nearly every row so many reach a guessed cut, or fewer: 1.5 k + 10 sqrt(k).
+    Of nearly every row so many reach a guessed cut, or fewer: k, and ten deviations of how many of these are among what
+    is looked at, of a row as long as there is room for. Numbers are counted as fast where k is 1/40 of that.
     """
-    return int(((sqrt(100 + 6 * capacity) - 10) / 3) ** 2) if 8 * capacity * itemsize <= room else 0
+    own = lines * VECTOR_BYTES // itemsize
+    most, cols = 0, own * threads
+    if 8 * capacity > cols:
+        return 0
+    for group in (1 << bits for bits in range(0, own.bit_length(), 2)):
+        others = own / group  # of which one is looked at
+        most = max(most, min(int((sqrt(25 * others + capacity - 4) - 5 * sqrt(others)) ** 2), cols // group))
+    return min(most, cols // 40) if numbers else most
 
 
 def _by_numbers(itemsize: int, windows: bool) -> bool:

@@ -258,31 +258,6 @@ __device__ __forceinline__ void best_until(const Elements<OWN>& elements, int gr
   }
 }
 
-// Of 32 lanes, how many have a best that is wanted, on average, and of so many warps, where every lane's is of `group` elements.
-struct Chances {
-  float lanes, warps;
-};
-
-template <int COUNT> __device__ __forceinline__ Chances chances_of(float want, float among, int group, float warps) {
-  float none = 1 - fminf(__fdividef(want, among), 0.9999f);  // of them wanted
-#pragma unroll
-  for (int times = 4; times <= COUNT; times *= 4)
-    if (times <= group) none *= none, none *= none;
-  const float lanes = 32 * (1 - none);
-#pragma unroll
-  for (int times = 1; times < 32; times *= 2) none *= none;
-  return {lanes, warps * (1 - none)};
-}
-
-constexpr int ALONE_RANK = (WARPS * of_32(log_of(WARPS)) + 31) / 32;  // as WARPS_RANK, of a block alone
-
-// The ranks, from 1, that are reached by as many as wanted and a few deviations more.
-__device__ __forceinline__ Ranks ranks_from(Chances chances, float warps) {
-  const unsigned most = max(1u, unsigned(warps * (float(ALONE_RANK) / WARPS) + 0.5f));
-  if (chances.lanes >= 1) return {min(32u, unsigned(chances.lanes) + 1), most};
-  return {1, min(most, unsigned(chances.warps + 3 * sqrtf(chances.warps)) + 2)};
-}
-
 // How many of `count` keys are larger.
 template <int COUNT> __device__ __forceinline__ unsigned larger_among(const Key* keys, Key key) {
   unsigned larger[4] = {};
@@ -322,38 +297,48 @@ __device__ __forceinline__ Word lowest_left(const Exchange& exchange) {
 }
 
 // Of which first elements of every thread the best is taken, so many that two of three are none of the wanted; and of which ranks of
-// these a cut is that about half more than wanted reach.
+// these a cut is that enough reach nearly always: in every warp the one that as many of its bests reach as if a row had the wanted, four and a half
+// deviations more and six, and of the warps the middle one.
 struct Plan {
   int group;
   Ranks ranks;
 };
 
-// The rank of a warp whose lanes have fewer lines in their groups than others: as many of its bests are among the wanted, on average, and one.
-// Of 16 bits: a group of two lines, of which half is missing, makes a cut far too low, since the lowest of the warps' counts. Of four it is 3 % slower.
-template <int COUNT> __device__ __forceinline__ unsigned rank_of_warp(float wanted, int group, unsigned lines) {
-  float none_of_line = 1 - wanted, none = 1;
-#pragma unroll
-  for (int times = 1; times < VECTOR; times *= 2) none_of_line *= none_of_line;
-#pragma unroll
-  for (int i = 0; i < COUNT / VECTOR; i++)
-    if (i * VECTOR < group && i * THREADS + threadIdx.x < lines) none *= none_of_line;
-  return min(32u, (__reduce_add_sync(~0u, unsigned((1 - none) * 1024)) >> 10) + 1);
+// Roughly, of numbers that are not nearly 0, for which one instruction does.
+__device__ __forceinline__ float one_over(float number) {
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(number));
+  return inverse;
+}
+
+__device__ __forceinline__ float one_over_root(float number) {
+  float inverse;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(number));
+  return inverse;
+}
+
+__device__ __forceinline__ float power_of(float base, float exponent) {
+  float log, power;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(log) : "f"(base));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(log * exponent));
+  return power;
 }
 
 template <int COUNT> __device__ __forceinline__ Plan plan_of(unsigned want, const Row& row) {
-  const unsigned lines = row.end - row.begin;
-  const float warps = fminf(float(lines) / 32 + 0.01f, WARPS);
   int group = 1;
 #pragma unroll
   for (int larger = 4; larger <= COUNT; larger *= 4)
     if (larger * (unsigned long long)want <= row.cols) group = larger;
-  const bool unlike = group > VECTOR && lines * VECTOR < unsigned(group) * THREADS;  // the last of these lines are not every thread's
-  float all = float(row.cols);
-  if (unlike) all *= __fdividef(float(min(lines, unsigned(THREADS)) * group), float(max(lines, 1u) * VECTOR));
-  Plan plan = {group, ranks_from(chances_of<COUNT>(float(want), all, group, warps), warps)};
-  if (ELEMENT_BYTES == 2 && unlike && lines > THREADS && plan.ranks.in_warp > 1)
-    plan.ranks.in_warp = rank_of_warp<COUNT>(__fdividef(float(want), float(row.cols)), group, lines);
-  return plan;
+  const unsigned lines = row.end - row.begin;
+  const float all = float(row.cols), its = float(lines), wanted = float(want);
+  float each = float(group);  // elements of a best, in the mean: in groups of several lines some have fewer
+  if (COUNT >= 16) each = fminf(fmaxf(its * (float(VECTOR) / THREADS), VECTOR), each);
+  const float looked_at = each * fminf(its, THREADS);
+  const float aim = (wanted + 6) * one_over(all) + 4.5f * wanted * one_over_root(wanted * all * looked_at);  // of all
+  const float none = power_of(__saturatef(1 - aim), each);
+  const float some = (float(warp_of()) + 0.5f) * (1.f / WARPS);  // warps round up, the more of them the nearer it is
+  const float lanes = fminf(its, 32);  // of a warp; the last one may have fewer
+  return {group, {unsigned(lanes + some - (lanes + 1) * none) + 1, min(lines / 32, unsigned(WARPS)) / 2 + 1}};
 }
 
 template <bool SMALLEST, int BEGIN, int END, int OWN>

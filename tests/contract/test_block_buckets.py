@@ -45,14 +45,20 @@ def test_random_rows_are_counted_once(dtype: str, share: float, sequences: Seque
     ("config", "cols", "k", "dtype"),
     [
         (BlockBucketsConfig(512, 4, 640), 6080, 289, "bfloat16"),
-        (BlockBucketsConfig(256, 4, 320), 2600, 120, "float32"),
+        (BlockBucketsConfig(256, 4, 320), 2600, 100, "float32"),
         (BlockBucketsConfig(1024, 4, 320), 2000, 100, "float32"),
         (BlockBucketsConfig(256, 4, 320), 3728, 135, "float16"),
         (BlockBucketsConfig(256, 4, 320), 3136, 130, "bfloat16"),
+        (BlockBucketsConfig(256, 1, 80), 432, 23, "float32"),
+        (BlockBucketsConfig(256, 1, 320), 209, 103, "float32"),
+        (BlockBucketsConfig(256, 1, 320), 192, 59, "float32"),
+        (BlockBucketsConfig(256, 1, 320), 96, 19, "float32"),
+        (BlockBucketsConfig(256, 4, 1280), 64, 3, "float32"),
+        (BlockBucketsConfig(256, 1, 320), 300, 60, "float16"),
     ],
     ids=str,
 )
-def test_rows_of_which_threads_have_unlike_shares_are_listed_once(
+def test_rows_of_which_threads_have_unlike_shares_are_read_once(
     config: BlockBucketsConfig, cols: int, k: int, dtype: str, sequences: Sequences
 ) -> None:
     """A guess is of as many elements as there are, though some threads have fewer, or none, or those of some warps."""
@@ -63,8 +69,8 @@ def test_rows_of_which_threads_have_unlike_shares_are_listed_once(
 @pytest.mark.parametrize(
     ("config", "cols", "k", "dtype"),
     [
-        (BlockBucketsConfig(256, 1, 80), 2048, 22, "bfloat16"),
-        (BlockBucketsConfig(256, 2, 160), 2048, 48, "float32"),
+        (BlockBucketsConfig(256, 2, 320), 606, 179, "bfloat16"),
+        (BlockBucketsConfig(256, 2, 160), 1026, 71, "bfloat16"),
         (BlockBucketsConfig(256, 4, 80), 3000, 3, "float32"),
     ],
     ids=str,

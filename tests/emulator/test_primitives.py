@@ -210,6 +210,23 @@ def test_sums_with_zero_settle_narrow_floats(programs: Programs) -> None:
     assert torch.equal(found.view(torch.int16), settled ^ (settled >> 15))
 
 
+@pytest.mark.parametrize(
+    ("operation", "exact"),
+    [("rcp", torch.reciprocal), ("rsqrt", torch.rsqrt), ("lg2", torch.log2), ("ex2", torch.exp2)],
+)
+def test_approximations(operation: str, exact: Callable[[torch.Tensor], torch.Tensor], programs: Programs) -> None:
+    """Nearer than what a device has."""
+    emulator = programs.emulator(
+        "const float* a = (const float*)x; float number; for (int i = threadIdx.x; i < n; i += 32) {"
+        f' asm("{operation}.approx.ftz.f32 %0, %1;" : "=f"(number) : "f"(a[i])); values[i] = __float_as_int(number); }}'
+    )
+    numbers = torch.tensor([0.0, 1e-6, 0.3, 1.0, 7.0, 90.0])
+    found = torch.tensor(launch(emulator, numbers.view(torch.int32), size=6, n=6), dtype=torch.int32).view(
+        torch.float32
+    )
+    torch.testing.assert_close(found, exact(numbers))
+
+
 def test_fused_sums(programs: Programs) -> None:
     """Towards zero, whatever comes next; and by PTX, of which all NaN are one."""
     emulator = programs.emulator(
