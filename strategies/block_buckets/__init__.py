@@ -156,9 +156,9 @@ class BlockBuckets(LinesStrategy):
     def terms(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.split`."""
         ordered = self.puts_in_order(problem, device)
-        own = shared_bytes(config, problem.itemsize, ordered=ordered, windows=problem.answer == WINDOWS)
-        numbers = _by_numbers(problem.itemsize, problem.answer == WINDOWS)
-        most = _most_listed(config.capacity, config.threads, config.lines, problem.itemsize, numbers)
+        windows = problem.answer == WINDOWS
+        own = shared_bytes(config, problem.itemsize, ordered=ordered, windows=windows)
+        most = _most_listed(config.capacity, config.threads, config.lines, problem.itemsize, windows)
         listed = ordered and problem.k <= most and 2 * problem.k <= problem.cols
         room = config.capacity if listed else 0
         return split.buckets(config, _buckets(config, ordered), own, room, problem, device)
@@ -180,8 +180,7 @@ class BlockBuckets(LinesStrategy):
 @lru_cache(1 << 10)  # one kernel serves many shapes
 def _source(config: BlockBucketsConfig, kind: str, *, ordered: bool = True, windows: bool = False) -> CudaSource:
     element_bytes = DTYPE_BYTES[kind]
-    numbers = _by_numbers(element_bytes, windows)
-    most = _most_listed(config.capacity, config.threads, config.lines, element_bytes, numbers)
+    most = _most_listed(config.capacity, config.threads, config.lines, element_bytes, windows)
     constants = {
         "ELEMENT_BYTES": element_bytes,
         "FLOAT": True,
@@ -195,7 +194,7 @@ def _source(config: BlockBucketsConfig, kind: str, *, ordered: bool = True, wind
         "RESIDENT": config.resident,
         "MOST_LISTED": most if ordered else 0,
     }
-    if numbers:
+    if _by_numbers(element_bytes, windows):
         constants["NUMBERS"] = True
     form = "_windows" if windows else "" if ordered else "_any"
     return CudaSource(
@@ -230,21 +229,20 @@ def _fits(config: BlockBucketsConfig, itemsize: int, device: Device) -> bool:
 
 def _capacity(threads: int, lines: int, problem: Problem) -> int:
     """Entries enough to list what reaches a guessed cut, where that is done; else the fewest."""
-    numbers = _by_numbers(problem.itemsize, problem.answer == WINDOWS)
-    for size, most in _listing(threads, lines, problem.itemsize, numbers):
+    for size, most in _listing(threads, lines, problem.itemsize, problem.answer == WINDOWS):
         if problem.k <= most:
             return size
     return _least(problem.k)
 
 
 @lru_cache(1 << 10)
-def _listing(threads: int, lines: int, itemsize: int, numbers: bool) -> Sequence[tuple[int, int]]:
+def _listing(threads: int, lines: int, itemsize: int, windows: bool) -> Sequence[tuple[int, int]]:
     """(capacity, the largest k that it lists), of those where that is any."""
-    found = [(size, _most_listed(size, threads, lines, itemsize, numbers)) for size in CAPACITIES]
-    return [(size, most) for size, most in found if most]
+    return [(size, most) for size in CAPACITIES if (most := _most_listed(size, threads, lines, itemsize, windows))]
 
 
-def _most_listed(capacity: int, threads: int, lines: int, itemsize: int, numbers: bool) -> int:
+@lru_cache(1 << 10)  # asked for wherever times are predicted
+def _most_listed(capacity: int, threads: int, lines: int, itemsize: int, windows: bool) -> int:
     """The largest k for which what reaches a cut is listed, or 0: lists are an eighth of the longest row at most.
 
     Of nearly every row so many reach a guessed cut, or fewer: k, and ten deviations of how many of these are among what
@@ -257,7 +255,7 @@ def _most_listed(capacity: int, threads: int, lines: int, itemsize: int, numbers
     for group in (1 << bits for bits in range(0, own.bit_length(), 2)):
         others = own / group  # of which one is looked at
         most = max(most, min(int((sqrt(25 * others + capacity - 4) - 5 * sqrt(others)) ** 2), cols // group))
-    return min(most, cols // 40) if numbers else most
+    return min(most, cols // 40) if _by_numbers(itemsize, windows) else most
 
 
 def _by_numbers(itemsize: int, windows: bool) -> bool:

@@ -46,6 +46,7 @@ def test_random_rows_are_counted_once(dtype: str, share: float, sequences: Seque
     [
         (BlockBucketsConfig(512, 4, 640), 6080, 289, "bfloat16"),
         (BlockBucketsConfig(256, 4, 320), 2600, 100, "float32"),
+        (BlockBucketsConfig(256, 4, 320), 2600, 120, "float32"),
         (BlockBucketsConfig(1024, 4, 320), 2000, 100, "float32"),
         (BlockBucketsConfig(256, 4, 320), 3728, 135, "float16"),
         (BlockBucketsConfig(256, 4, 320), 3136, 130, "bfloat16"),
@@ -69,6 +70,8 @@ def test_rows_of_which_threads_have_unlike_shares_are_read_once(
 @pytest.mark.parametrize(
     ("config", "cols", "k", "dtype"),
     [
+        (BlockBucketsConfig(256, 1, 80), 2048, 22, "bfloat16"),
+        (BlockBucketsConfig(256, 2, 160), 2048, 48, "float32"),
         (BlockBucketsConfig(256, 2, 320), 606, 179, "bfloat16"),
         (BlockBucketsConfig(256, 2, 160), 1026, 71, "bfloat16"),
         (BlockBucketsConfig(256, 4, 80), 3000, 3, "float32"),
