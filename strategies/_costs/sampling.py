@@ -15,6 +15,9 @@ MOST_TIME_BITS, SPARED = 2, 1 << 19
 WARP = 32
 """Lanes."""
 
+DEVIATIONS, MORE = 4.5, 6
+"""That a guess is made for beyond what is wanted, and elements; also in `block_buckets/elements.cuh`."""
+
 
 @dataclass(frozen=True, slots=True)
 class SampledCut:
@@ -125,7 +128,7 @@ def guessed(cols: int, k: int, itemsize: int, threads: int, lines: int) -> Guess
         group *= 4
     elements = float(min(max(loads * vector / threads, vector), group))  # some have fewer than a group
     looked_at = elements * max(min(loads, threads), 1)
-    aim = (k + 6) / cols + 4.5 * sqrt(k / (cols * looked_at))  # of all, some deviations more than wanted
+    aim = (k + MORE) / cols + DEVIATIONS * sqrt(k / (cols * looked_at))  # of all
     lanes, warps, whole = max(min(loads, WARP), 1), threads // WARP, max(min(threads, loads) // WARP, 1)
     rank = (lanes + 1) * (1.0 - max(1.0 - aim, 0.0) ** elements)
     least = min(max(int(rank + 0.5 / warps), 1), lanes)

@@ -1,6 +1,7 @@
 """What is known of a sampled cut before it is taken, beside samples that are taken."""
 
 from math import sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ import torch
 from autotopk import registry
 from autotopk.device import H100
 from autotopk.problem import DTYPE_BYTES, Problem
-from autotopk.strategies._costs.sampling import SampledCut, cut_of, guessed, overflowing
+from autotopk.strategies import block_buckets
+from autotopk.strategies._costs.sampling import DEVIATIONS, MORE, SampledCut, cut_of, guessed, overflowing
 from autotopk.strategies.split_radix import SplitRadixConfig
 from tests.contract.test_split_radix import assert_sampled_by, looked_at
 
@@ -72,6 +74,12 @@ def test_as_many_are_looked_at_as_the_kernel_does(cols: int, k: int, dtype: str)
     places = looked_at(cols, k, getattr(torch, dtype), 0, parts=2)
     loads = len({place * DTYPE_BYTES[dtype] // 16 for place in places})
     assert cut.pieces * cut.elements * DTYPE_BYTES[dtype] // 16 == pytest.approx(loads, rel=0.05)  # two may meet
+
+
+def test_a_block_guesses_for_as_many() -> None:
+    """By numbers that are here in another language."""
+    text = (Path(block_buckets.__file__).parent / "elements.cuh").read_text()
+    assert f"aim = (wanted + {MORE}) * one_over(all) + {DEVIATIONS}f * wanted *" in text
 
 
 def test_the_kernel_takes_the_same_rank() -> None:

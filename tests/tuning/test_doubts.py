@@ -245,7 +245,7 @@ def test_bounds_by_doubt_hold_for_points_that_they_are_not_made_of(monkeypatch: 
             told = [(bound_of(doubt, levels), one.regret) for doubt, one in judged]
             within += [regret <= log(bound) + 1e-9 for bound, regret in told]
             narrow += [bound <= doubts.BOUNDS[0] for bound, _ in told]
-    assert np.mean(within) >= 0.975, "of all points 99 of 100 are; of a tenth of them what is beyond is seldom seen"
+    assert np.mean(within) >= 0.98, "of all points 99 of 100 are; of a tenth of them what is beyond is seldom seen"
     assert 0.25 <= np.mean(narrow) <= 0.8
     loses = [(one.regret > log(1.05), doubt) for doubt, one in by_doubt if one.regret is not None]
     doubtful = np.median([doubt for bad, doubt in loses if bad])
