@@ -182,6 +182,11 @@ def _minus_inf_padding(r: _Request) -> Tensor:
     return r.random().masked_fill_(r.columns >= lengths, r.lowest)
 
 
+def _half_masked(r: _Request) -> Tensor:
+    """The lowest value in the last half of every other row, and in the first half of the others."""
+    return r.random().masked_fill_((r.columns < r.cols // 2) == (r.row_numbers % 2 == 1), r.lowest)
+
+
 def _infinities(r: _Request) -> Tensor:
     return r.random().masked_fill_(r.chance(0.1), float("inf")).masked_fill_(r.chance(0.3), float("-inf"))
 
@@ -273,6 +278,7 @@ _ANY: dict[str, Callable[[_Request], Tensor]] = {
     "ten_values": lambda r: r.integers(0, 10).to(r.dtype),
     "ties": _ties,
     "minus_inf_padding": _minus_inf_padding,
+    "half_masked": _half_masked,
     "extremes": _extremes,
     "sampler_peaks": _sampler_peaks,
     "sampler_holes": _sampler_holes,

@@ -126,7 +126,9 @@ def guessed(cols: int, k: int, itemsize: int, threads: int, lines: int) -> Guess
     loads, group = cols // vector, 1
     while 4 * group <= lines * vector and 4 * group * k <= cols:
         group *= 4
-    elements = float(min(max(loads * vector / threads, vector), group))  # some have fewer than a group
+    deals = next(more for more in (8, 4, 2, 1) if more == 1 or (more <= lines and 10 * loads > 6 * more * threads))
+    held = max(loads / threads, 1.0)  # lines of a thread, in the mean
+    elements = held * min(max(group // deals, 1), vector) / max(deals // group, 1)
     looked_at = elements * max(min(loads, threads), 1)
     aim = (k + MORE) / cols + DEVIATIONS * sqrt(k / (cols * looked_at))  # of all
     lanes, warps, whole = max(min(loads, WARP), 1), threads // WARP, max(min(threads, loads) // WARP, 1)

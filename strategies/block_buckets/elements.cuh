@@ -247,15 +247,40 @@ template <int OWN> __device__ __forceinline__ void make_keys(Elements<OWN>& elem
   else smallest ? make_keys<true, false>(elements, elements.lines) : make_keys<false, false>(elements, elements.lines);
 }
 
-// The best key of the first `group` elements of the thread, a power of four.
-template <int BEGIN, int END, int OWN>
-__device__ __forceinline__ void best_until(const Elements<OWN>& elements, int group, Key& best) {
-  if constexpr (END <= Elements<OWN>::COUNT) {
-    if (END > group) return;
+// Of which elements of a thread the best is taken: `each` of every `step`-th line, powers of two. Lanes begin at different lines, and lines at different
+// elements, so that padding, or whatever else a part of a row has, is looked at as often as it is there.
+struct Looks {
+  int each, step;
+};
+
+// The first of a line: of all elements of lines side by side, and of every other line, if there are so many lines.
+__host__ __device__ constexpr int first_of_line(int line, int lines) {
+  const int turns = lines < VECTOR ? VECTOR / lines : 1, gray = line ^ line >> 1;
+  return (gray * turns ^ (turns > 1 ? line >> 1 & 1 : 0)) % VECTOR;
+}
+
+// The best of them, which `better(one, other)` tells; `least` is no better than any.
+template <int OWN, int FROM = 0, class Best, class At, class Better>
+__device__ __forceinline__ Best best_of(Looks looks, Best least, At at, Better better) {
+  constexpr int UNTIL = FROM ? 2 * FROM : 1;  // elements of a line
+  Best best = least;
+  if (OWN > 1 && FROM == 0 && looks.step > 1) {
 #pragma unroll
-    for (int i = BEGIN; i < END; i++) best = max(best, elements.key(i));
-    best_until<END, 4 * END>(elements, group, best);
+    for (int line = 0; line < OWN; line++) {
+      const bool looks_at = ((line ^ lane_of()) & (looks.step - 1)) == 0;
+      best = better(best, looks_at ? at(line * VECTOR + first_of_line(line, OWN)) : least);
+    }
+    return best;
   }
+#pragma unroll
+  for (int line = 0; line < OWN; line++) {
+#pragma unroll
+    for (int i = FROM; i < UNTIL; i++) best = better(best, at(line * VECTOR + (first_of_line(line, OWN) + i) % VECTOR));
+  }
+  if constexpr (UNTIL < VECTOR) {
+    if (looks.each > UNTIL) return best_of<OWN, UNTIL>(looks, best, at, better);
+  }
+  return best;
 }
 
 // How many of `count` keys are larger.
@@ -296,11 +321,11 @@ __device__ __forceinline__ Word lowest_left(const Exchange& exchange) {
   return least_of_lanes(exchange.guesses[lane_of() < WARPS ? lane_of() : 0]);
 }
 
-// Of which first elements of every thread the best is taken, so many that two of three are none of the wanted; and of which ranks of
+// Of which elements of every thread the best is taken, so many that two of three are none of the wanted, about; and of which ranks of
 // these a cut is that enough reach nearly always: in every warp the one that as many of its bests reach as if a row had the wanted, four and a half
 // deviations more and six, and of the warps the middle one.
 struct Plan {
-  int group;
+  Looks looks;
   Ranks ranks;
 };
 
@@ -330,25 +355,19 @@ template <int COUNT> __device__ __forceinline__ Plan plan_of(unsigned want, cons
   for (int larger = 4; larger <= COUNT; larger *= 4)
     if (larger * (unsigned long long)want <= row.cols) group = larger;
   const unsigned lines = row.end - row.begin;
+  int deals = 1;  // lines of a thread, about
+#pragma unroll
+  for (int more = 2; more <= COUNT / VECTOR; more *= 2)
+    if (10 * lines > 6 * more * THREADS) deals = more;
+  const Looks looks = {min(max(group / deals, 1), VECTOR), max(deals / group, 1)};
   const float all = float(row.cols), its = float(lines), wanted = float(want);
-  float each = float(group);  // elements of a best, in the mean: in groups of several lines some have fewer
-  if (COUNT >= 16) each = fminf(fmaxf(its * (float(VECTOR) / THREADS), VECTOR), each);
+  const float each = fmaxf(its * (1.f / THREADS), 1) * one_over(float(looks.step)) * float(looks.each);  // elements of a best, in the mean
   const float looked_at = each * fminf(its, THREADS);
   const float aim = (wanted + 6) * one_over(all) + 4.5f * wanted * one_over_root(wanted * all * looked_at);  // of all
   const float none = power_of(__saturatef(1 - aim), each);
   const float some = (float(warp_of()) + 0.5f) * (1.f / WARPS);  // warps round up, the more of them the nearer it is
   const float lanes = fminf(its, 32);  // of a warp; the last one may have fewer
-  return {group, {unsigned(lanes + some - (lanes + 1) * none) + 1, min(lines / 32, unsigned(WARPS)) / 2 + 1}};
-}
-
-template <bool SMALLEST, int BEGIN, int END, int OWN>
-__device__ __forceinline__ void best_number_until(const Elements<OWN>& elements, int group, float& best) {
-  if constexpr (END <= Elements<OWN>::COUNT) {
-    if (END > group) return;
-#pragma unroll
-    for (int i = BEGIN; i < END; i++) best = SMALLEST ? fminf(best, __uint_as_float(elements.words[i])) : fmaxf(best, __uint_as_float(elements.words[i]));
-    best_number_until<SMALLEST, END, 4 * END>(elements, group, best);
-  }
+  return {looks, {unsigned(lanes + some - (lanes + 1) * none) + 1, min(lines / 32, unsigned(WARPS)) / 2 + 1}};
 }
 
 // The cut that is planned, and a key that few are above. All elements reach a cut of 0. Has a barrier.
@@ -357,12 +376,13 @@ __device__ __forceinline__ Guess guess_of(const Elements<OWN>& elements, Exchang
                                           bool smallest = false) {
   Key best = 0;
   if constexpr (OF_NUMBERS) {
-    float number = __uint_as_float(elements.words[0]);
-    if (smallest) best_number_until<true, 1, 4>(elements, plan.group, number);
-    else best_number_until<false, 1, 4>(elements, plan.group, number);
+    const auto at = [&](int i) { return __uint_as_float(elements.words[i]); };
+    const float none = __uint_as_float(0x7FFFFFFF);  // NaN, than which all are better
+    const float number = smallest ? best_of<OWN>(plan.looks, none, at, [](float one, float other) { return fminf(one, other); })
+                                  : best_of<OWN>(plan.looks, none, at, [](float one, float other) { return fmaxf(one, other); });
     best = keys_of(__float_as_uint(number), row.order);
   } else {
-    best_until<0, 1>(elements, plan.group, best);
+    best = best_of<OWN>(plan.looks, Key(0), [&](int i) { return elements.key(i); }, [](Key one, Key other) { return max(one, other); });
   }
   const unsigned larger = larger_of_lanes(exchange.maxima[warp_of()], best);
   const Key ranked = least_of_lanes(larger < plan.ranks.in_warp ? best : ~Key(0));

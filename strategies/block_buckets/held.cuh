@@ -200,7 +200,7 @@ __device__ __forceinline__ void select_held(const Row& row, const First<ASKED>& 
   clear_buckets<BUCKETS<IN_ORDER>>(room);  // while lines are on their way
   if (MOST_LISTED > 0 && threadIdx.x == 0) room.counters.count = 0;
   Plan plan = plan_of<Elements<OWN>::COUNT>(k, row);
-  if (OWN <= 2) asm volatile("" : "+r"(plan.group), "+r"(plan.ranks.in_warp), "+r"(plan.ranks.in_block));  // while lines are on their way
+  if (OWN <= 2) asm volatile("" : "+r"(plan.looks.each), "+r"(plan.looks.step), "+r"(plan.ranks.in_warp), "+r"(plan.ranks.in_block));  // while lines are on their way
   bool guessed = false;
   if constexpr (NUMBERS) {
     find_edge(held.elements, row, worst_number(smallest), [](Element bits) { return bits; });

@@ -46,24 +46,53 @@ template <class Blocks> __device__ __forceinline__ void ask_for_lines(const Row&
   for (int i = 0; i < Blocks::HOLDS; i++) holding.bits[i] = row.line_or_last(holding.line(i));
 }
 
-// The best of all lines, and of every `spread`-th, a power of two. They are compared as floats, and have keys last.
+// The best of all lines, and of one word in `spread`, a power of two. They are compared as floats, and have keys last.
 template <bool SMALLEST, bool HALF, class Blocks> __device__ __forceinline__ void find_best(Holding<Blocks>& holding, Order order, int spread) {
   constexpr int HOLDS = Blocks::HOLDS;
   constexpr unsigned WORST = SMALLEST ? 0x7FFFFFFF : ELEMENT_BYTES == 4 ? 0xFF800000 : HALF ? 0xFC00FC00 : 0xFF80FF80;  // NaN, -infinity
   constexpr unsigned NONE = SMALLEST && ELEMENT_BYTES == 2 ? 0x7FFF7FFF : WORST;
   const auto better = better_bits<SMALLEST, HALF>;
+  unsigned largest, looked_at;
+  if (HELD_LINES<Blocks> && spread > 1) {
+    // Words of lines of even numbers and of odd ones, each the best of its kind; or of all, where there are few. Every lane looks at some of these, so that
+    // padding, or whatever else a part of a row has, is looked at as often as it is there.
+    constexpr int KINDS = HOLDS >= 8 ? 8 : 4;
+    unsigned kinds[KINDS], looked[KINDS];
 #pragma unroll
-  for (int i = 0; i < HOLDS; i++) {
-    const uint4 bits = holding.bits[i];
-    const unsigned best = better(better(bits.x, bits.y), better(bits.z, bits.w));
-    holding.best[i] = holding.has(i) ? best : NONE;
-  }
-  unsigned largest = holding.best[0], looked_at = largest;
+    for (int i = 0; i < KINDS; i++) kinds[i] = NONE;
 #pragma unroll
-  for (int step = HOLDS / 2; step; step /= 2) {
+    for (int i = 0; i < HOLDS; i++) {
+      const uint4 bits = holding.bits[i];
+      const unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
+      if (!holding.has(i)) continue;
 #pragma unroll
-    for (int i = step; i < HOLDS; i += 2 * step) largest = better(largest, holding.best[i]);
-    if (spread <= step) looked_at = largest;
+      for (int w = 0; w < 4; w++) kinds[(4 * i + w) % KINDS] = better(kinds[(4 * i + w) % KINDS], words[w]);
+    }
+#pragma unroll
+    for (int i = 0; i < KINDS; i++) looked[i] = kinds[i];
+#pragma unroll
+    for (int step = KINDS / 2; step; step /= 2) {
+#pragma unroll
+      for (int i = 0; i < step; i++) {
+        kinds[i] = better(kinds[i], kinds[i + step]);
+        looked[i] = spread <= step ? kinds[i] : lane_of() & step ? looked[i + step] : looked[i];
+      }
+    }
+    largest = kinds[0], looked_at = looked[0];
+  } else {
+#pragma unroll
+    for (int i = 0; i < HOLDS; i++) {
+      const uint4 bits = holding.bits[i];
+      const unsigned best = better(better(bits.x, bits.y), better(bits.z, bits.w));
+      holding.best[i] = holding.has(i) ? best : NONE;
+    }
+    largest = looked_at = holding.best[0];
+#pragma unroll
+    for (int step = HOLDS / 2; step; step /= 2) {  // of so many lines that they are not held, every `spread`-th
+#pragma unroll
+      for (int i = step; i < HOLDS; i += 2 * step) largest = better(largest, holding.best[i]);
+      if (HELD_LINES<Blocks> || spread <= step) looked_at = largest;
+    }
   }
   if (ELEMENT_BYTES == 2) largest = better(largest, largest >> 16) & 0xFFFF, looked_at = better(looked_at, looked_at >> 16) & 0xFFFF;
   holding.largest = holding.has(0) ? equal_key(Element(largest), order) : Key(0);
@@ -87,7 +116,7 @@ template <class Blocks> __device__ __forceinline__ void find_best(const Row& row
   }
 }
 
-// Every how many lines of a thread one is looked at for its maximum, so that half of the maxima are none of the wanted.
+// One word in so many, or one line, is looked at for a thread's maximum, so that half of the maxima are none of the wanted.
 template <class Blocks> __device__ __forceinline__ int spread_of(unsigned want, unsigned cols) {
   int spread = 1;
 #pragma unroll
@@ -121,10 +150,10 @@ template <class Blocks> __device__ __forceinline__ Aim aim_of(unsigned want, con
   for (int i = 0; i < Blocks::HOLDS; i++) {
     const unsigned left = max(total - int(Blocks::own() * 32 + i * Holding<Blocks>::STRIDE), 0), turns = left / (32 * Blocks::COUNT);
     const unsigned lines = min(32 * turns + min(left % (32 * Blocks::COUNT), 32u), unsigned(THREADS));
-    if ((i & (spread - 1)) == 0) looked_at += lines;
+    if (HELD_LINES<Blocks> || (i & (spread - 1)) == 0) looked_at += lines;
     if (i == 0) threads = lines;
   }
-  const float elements = float(looked_at * VECTOR), wanted = __fdividef(float(want), float(row.cols)) * elements;
+  const float elements = __fdividef(float(looked_at * VECTOR), HELD_LINES<Blocks> ? float(spread) : 1.f), wanted = __fdividef(float(want), float(row.cols)) * elements;
   Aim aim = {spread, 0, 0, elements, wanted, __fdividef(elements, float(max(threads, 1u))), float(threads)};
   const float hits = aim.maxima_of(wanted + DEVIATIONS * sqrtf(wanted) + 4);
   aim.in_block = min(unsigned(hits) + 1, max(threads, 1u));

@@ -17,7 +17,7 @@ __device__ __forceinline__ bool stream_again(const Row& row, Sharing& sharing, c
   const Cut cut = filled.cut;
 #pragma unroll 1
   for (; is_left(sharing, at.left); move(sharing, at.left), at.line = 0) {
-    const Batch batch = first_left(row, sharing, at.left);
+    const auto batch = first_left(row, sharing, at.left);
     uint4 bits[LOADS];
     fetch(row, batch, bits);
 #pragma unroll

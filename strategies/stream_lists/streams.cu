@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   Sharing& sharing = shared.sharing;
   const Chunks chunks = chunks_of(row);
   Left left = {chunks.sample(), chunks.other(warp_of()), 0};
-  fetch(row, batch_of(row, left.chunk), one);
+  fetch(row, sample_of(row, chunks), one);
   if (threadIdx.x == 0) sharing = {chunks, WARPS};
 #endif
   List list = list_of(dynamic, &shared.counters);
@@ -38,9 +38,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   const Limit limit(cut, row.order);
 #if SPREAD
   bool full = !take(row, list, filled, limit, sharing.batch(0), one);
-  Left left = {full ? 0 : sharing.each + 1};
+  Left left = {full ? 0 : sharing.batches()};
 #pragma unroll 1
-  for (unsigned number = 1; !full && number <= sharing.each; number++) {
+  for (unsigned number = 1; !full && number < sharing.batches(); number++) {
 #pragma unroll
     for (int i = 0; i < LOADS; i++) one[i] = other[i];
     fetch(row, sharing.batch(number + 1), other);
@@ -48,13 +48,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     if (full) left.number = number;
   }
 #else
-  bool full;
   unsigned after = 0;  // of the first lane
   if (lane_of() == 0) after = sharing.next();
+  bool full = !take(row, list, filled, limit, sample_of(row, chunks), one);
 #pragma unroll 1
-  for (;;) {
-    full = !take(row, list, filled, limit, batch_of(row, left.chunk), one);
-    if (full) break;
+  while (!full) {
     left.chunk = __shfl_sync(~0u, after, 0);
     fetch(row, batch_of(row, left.chunk), one);
     if (left.next == chunks.none()) break;
@@ -69,6 +67,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     fetch(row, batch_of(row, left.next), other);
     if (left.chunk == chunks.none()) break;
     if (lane_of() == 0) after = sharing.next();
+    full = !take(row, list, filled, limit, batch_of(row, left.chunk), one);
   }
   left.after = __shfl_sync(~0u, after, 0);
 #endif

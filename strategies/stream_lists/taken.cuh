@@ -30,6 +30,7 @@ template <int COUNT> __device__ __forceinline__ unsigned elements_at(Limit limit
 }
 
 // All elements of a batch that reach the limit, or none. Returns whether there was room; the same of all lanes.
+template <class Batch>
 __device__ __forceinline__ bool take(const Row& row, const List& list, Filled& filled, Limit limit, Batch batch, const uint4 (&bits)[LOADS]) {
   constexpr int SIDE = LOADS < SIDE_BY_SIDE ? LOADS : SIDE_BY_SIDE, WORDS = (LOADS * VECTOR + 31) / 32;
   unsigned reaching[WORDS] = {}, own = 0;  // a bit for every element
@@ -46,7 +47,6 @@ __device__ __forceinline__ bool take(const Row& row, const List& list, Filled& f
   unsigned slot;
   if (!claim(list, filled, own, slot)) return false;
   unsigned* words = reinterpret_cast<unsigned*>(list.keys);
-  const unsigned column = row.column(batch.begin, 0), step = batch.step * VECTOR;
 #pragma unroll
   for (int i = 0; i < LOADS; i++) {
     const unsigned its = reaching[i * VECTOR / 32] >> i * VECTOR % 32;
@@ -54,7 +54,7 @@ __device__ __forceinline__ bool take(const Row& row, const List& list, Filled& f
 #pragma unroll
     for (int e = 0; e < VECTOR; e++) {
       if (!(its >> e & 1)) continue;
-      words[slot] = element(bits[i], e), list.columns[slot] = column + i * step + e;
+      words[slot] = element(bits[i], e), list.columns[slot] = batch.column(row, i) + e;
       slot++;
     }
   }

@@ -13,7 +13,7 @@ from autotopk.device import H100
 from autotopk.problem import DTYPE_BYTES, WINDOWS, Answer, Problem
 from autotopk.strategies._costs.sampling import guessed
 from autotopk.strategies.block_buckets import BlockBucketsConfig
-from tests.contract.cases import LAYOUTS, Case, best_columns
+from tests.contract.cases import LAYOUTS, Case, best_columns, masked_rows
 from tests.contract.emulated import answer, barriers
 from tests.emulator.sequences import Sequences
 
@@ -39,6 +39,24 @@ def test_random_rows_are_counted_once(dtype: str, share: float, sequences: Seque
     once = min(barriers_of_random(sequences, config, 1600, 100, dtype, seed) for seed in range(4))
     found = [barriers_of_random(sequences, config, 1600, int(share * 1600), dtype, seed) for seed in range(rows)]
     assert sum(one > once for one in found) <= 1
+
+
+@pytest.mark.parametrize(
+    ("config", "cols", "k", "dtype"),
+    [
+        (BlockBucketsConfig(256, 4, 1280), 4096, 1000, "float32"),
+        (BlockBucketsConfig(256, 2, 1280), 2048, 256, "float32"),
+        (BlockBucketsConfig(256, 2, 1280), 4096, 1000, "bfloat16"),
+    ],
+    ids=str,
+)
+def test_masked_rows_are_counted_once(
+    config: BlockBucketsConfig, cols: int, k: int, dtype: str, sequences: Sequences
+) -> None:
+    """In order, whichever half or more of a row is not masked: what a guess looks at is all over the row."""
+    once = barriers_of_random(sequences, config, cols, k, dtype, 0)
+    for x in masked_rows(cols, dtype):
+        assert barriers(sequences, registry.get("block_buckets"), config, x, k) == once, (x > -torch.inf).sum()
 
 
 @pytest.mark.parametrize(

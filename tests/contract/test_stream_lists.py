@@ -11,7 +11,7 @@ from autotopk import registry
 from autotopk.oracle import inputs
 from autotopk.problem import DTYPE_BYTES
 from autotopk.strategies.stream_lists import StreamListsConfig
-from tests.contract.cases import LAYOUTS, ORDERS, Case
+from tests.contract.cases import LAYOUTS, ORDERS, Case, masked_rows
 from tests.contract.emulated import Kind, barriers, problems_of_all
 from tests.emulator.sequences import Sequences
 
@@ -59,6 +59,22 @@ def test_answers_right(kind: StreamKind, sequences: Sequences) -> None:
     strategy = registry.get("stream_lists")
     for case, problems in problems_of_all(sequences, strategy, kind.config, cases(kind)):
         assert not problems, case
+
+
+@pytest.mark.parametrize(
+    ("config", "cols", "k"),
+    [(StreamListsConfig(256, 4, 2048), 12_000, 450), (StreamListsConfig(256, 8, 2048), 66_000, 1000)],
+    ids=str,
+)
+def test_masked_rows_are_read_once(config: StreamListsConfig, cols: int, k: int, sequences: Sequences) -> None:
+    """Whichever half or more of a row is not masked: a thread's sample is from all over the row.
+
+    Where the mean of the warps' candidates does not tell, one barrier more does.
+    """
+    strategy = registry.get("stream_lists")
+    once = barriers(sequences, strategy, config, torch.randn(1, cols, generator=torch.Generator().manual_seed(1)), k)
+    for x in masked_rows(cols, "float32"):
+        assert barriers(sequences, strategy, config, x, k) <= once + 1, (x > -torch.inf).sum()
 
 
 @pytest.mark.parametrize(

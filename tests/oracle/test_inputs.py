@@ -52,6 +52,11 @@ def test_meaning(dtype: torch.dtype) -> None:
     padded = make("minus_inf_padding")
     assert (padded[0] == lowest).all()
     assert (padded[:, -1] == lowest).all()
+    masked = make("half_masked") == lowest
+    half = masked.shape[1] // 2
+    assert masked[::2, half:].all()
+    assert masked[1::2, :half].all()
+    assert masked[::2, :half].float().mean() < 0.1
     peaks, holes = make("sampler_peaks"), make("sampler_holes")
     assert (peaks[:, ::2].min() > peaks[:, 1::2].max()).item()
     assert (holes[:, ::2].max() < holes[:, 1::2].min()).item()

@@ -14,7 +14,7 @@ from autotopk.problem import ANSWERS, DTYPE_BYTES, WINDOWS, Problem
 from tests.packaging.processes import ROOT
 
 FOLDER = ROOT / "autotopk" / "packs"
-MOST_BYTES, MOST_BYTES_TOGETHER, MOST_KERNELS = {90: 11_100_000}, 39_700_000, 1067
+MOST_BYTES, MOST_BYTES_TOGETHER, MOST_KERNELS = {90: 11_150_000}, 39_800_000, 1067
 MAKE = "run `make kernels`, and commit what it writes"
 
 
