@@ -43,7 +43,7 @@ def test_what_cannot_be_built_is_not_said_to_run(cli: Cli, monkeypatch: pytest.M
     monkeypatch.setattr(nvcc, "reasons_missing", lambda: ["nvcc is not found (get it)"])
     told = cli("explain", "--rows", "64", "--cols", "8192", "-k", "256", "--device", "H200").stdout
     assert "  runs torch_fallback" in told
-    assert re.search("not cluster_lists .* measured at 64x8192 k=256 .*: cannot be built here: nvcc is not found", told)
+    assert re.search(r"not \w+ .* measured at 64x8192 k=256 .*: cannot be built here: nvcc is not found", told)
     assert told.endswith("not here: what can be built follows the compilers and the kernel cache of this machine\n")
     assert "not here" not in cli("explain", *SMALL, "--device", "cpu").stdout
 
