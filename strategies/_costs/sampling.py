@@ -18,6 +18,9 @@ WARP = 32
 DEVIATIONS, MORE = 4.5, 6
 """That a guess is made for beyond what is wanted, and elements; also in `block_buckets/elements.cuh`."""
 
+ROUNDED = 6
+"""Tenths of a power of two of lines from which on a thread has about as many; also there."""
+
 
 @dataclass(frozen=True, slots=True)
 class SampledCut:
@@ -126,7 +129,9 @@ def guessed(cols: int, k: int, itemsize: int, threads: int, lines: int) -> Guess
     loads, group = cols // vector, 1
     while 4 * group <= lines * vector and 4 * group * k <= cols:
         group *= 4
-    deals = next(more for more in (8, 4, 2, 1) if more == 1 or (more <= lines and 10 * loads > 6 * more * threads))
+    deals = next(
+        more for more in (8, 4, 2, 1) if more == 1 or (more <= lines and 10 * loads > ROUNDED * more * threads)
+    )
     held = max(loads / threads, 1.0)  # lines of a thread, in the mean
     elements = held * min(max(group // deals, 1), vector) / max(deals // group, 1)
     looked_at = elements * max(min(loads, threads), 1)

@@ -9,8 +9,9 @@ import pytest
 from autotopk.candidate import Candidate
 from autotopk.compilers import nvcc
 from autotopk.device import H100
-from autotopk.settings import user_winners_path
+from autotopk.settings import shipped_winners_path, user_winners_path
 from autotopk.tuning_db import artifact
+from autotopk.workloads import Workload
 from tests.cli.conftest import SMALL, Cli
 from tests.tuning_db.examples import winner
 
@@ -41,9 +42,12 @@ def test_flags_reach_the_problem(cli: Cli) -> None:
 def test_what_cannot_be_built_is_not_said_to_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOTOPK_SHIPPED", "1")
     monkeypatch.setattr(nvcc, "reasons_missing", lambda: ["nvcc is not found (get it)"])
+    shipped, key = shipped_winners_path(), Workload(64, 8192, 256, "float32", sorted=True).key
+    assert shipped
+    (won,) = (one.candidate.strategy for one in artifact.read(shipped) if one.key == key and "H200" in one.device.name)
     told = cli("explain", "--rows", "64", "--cols", "8192", "-k", "256", "--device", "H200").stdout
     assert "  runs torch_fallback" in told
-    assert re.search(r"not \w+ .* measured at 64x8192 k=256 .*: cannot be built here: nvcc is not found", told)
+    assert re.search(f"not {won} .* measured at 64x8192 k=256 .*: cannot be built here: nvcc is not found", told)
     assert told.endswith("not here: what can be built follows the compilers and the kernel cache of this machine\n")
     assert "not here" not in cli("explain", *SMALL, "--device", "cpu").stdout
 

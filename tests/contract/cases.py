@@ -224,15 +224,6 @@ def best_columns(x: Tensor, k: int, *, largest: bool = True) -> Tensor:
     return x.sort(dim=1, descending=largest, stable=True).indices[:, :k]
 
 
-def masked_rows(cols: int, dtype: str, *, least: int = 4) -> Iterator[Tensor]:
-    """(1, cols) random rows of which the first or the last eighths, from the least on, are kept; others are -inf."""
-    columns = torch.arange(cols)
-    for eighths, seed in itertools.product(range(least, 8), range(3)):
-        x = torch.randn(1, cols, generator=torch.Generator().manual_seed(seed)).to(getattr(torch, dtype))
-        yield x.masked_fill(columns >= cols * eighths // 8, -math.inf)
-        yield x.masked_fill(columns < cols - cols * eighths // 8, -math.inf)
-
-
 def fill(x: Tensor, patterns: list[int], seed: int) -> Tensor:
     """Overwrite `x` with elements of these bits, chosen at random, and return it."""
     integer = INTEGERS[x.element_size()]

@@ -81,3 +81,21 @@ def barriers(sequences: Sequences, strategy: Strategy, config: Config, x: Tensor
     outputs = {"values": torch.empty(1, k, dtype=x.dtype), "indices": torch.empty(1, k, dtype=torch.int64)}
     blocks = launch.blocks(problem)
     return sequences.emulator(launch.source)(blocks, {**scalars(problem), "x": x, **outputs}).barriers
+
+
+def barriers_beyond_random(
+    sequences: Sequences, strategy: Strategy, config: Config, cols: int, k: int, dtype: str
+) -> list[int]:
+    """That a kernel takes for rows of which the first or the last half, or more, is kept and the rest is -inf.
+
+    Each less those that it takes for a random row, in order.
+    """
+    kept, beyond = torch.arange(cols), []
+    for seed in range(3):
+        x = torch.randn(1, cols, generator=torch.Generator().manual_seed(seed)).to(getattr(torch, dtype))
+        once = barriers(sequences, strategy, config, x, k)
+        for eighths in range(4, 8):
+            for masked in (kept >= cols * eighths // 8, kept < cols - cols * eighths // 8):
+                row = x.masked_fill(masked, -torch.inf)
+                beyond.append(barriers(sequences, strategy, config, row, k) - once)
+    return beyond

@@ -11,7 +11,7 @@ from autotopk import registry
 from autotopk.device import H100
 from autotopk.problem import DTYPE_BYTES, Problem
 from autotopk.strategies import block_buckets
-from autotopk.strategies._costs.sampling import DEVIATIONS, MORE, SampledCut, cut_of, guessed, overflowing
+from autotopk.strategies._costs.sampling import DEVIATIONS, MORE, ROUNDED, SampledCut, cut_of, guessed, overflowing
 from autotopk.strategies.split_radix import SplitRadixConfig
 from tests.contract.test_split_radix import assert_sampled_by, looked_at
 
@@ -80,6 +80,7 @@ def test_a_block_guesses_for_as_many() -> None:
     """By numbers that are here in another language."""
     text = (Path(block_buckets.__file__).parent / "elements.cuh").read_text()
     assert f"aim = (wanted + {MORE}) * one_over(all) + {DEVIATIONS}f * wanted *" in text
+    assert f"if (10 * lines > {ROUNDED} * more * THREADS) deals = more;" in text
 
 
 def test_the_kernel_takes_the_same_rank() -> None:
