@@ -1,8 +1,9 @@
 """Winners to ship: `python -m scripts.ship [TUNING.sqlite [sm_90.check]] [--beaten FILE]`, of a database of any GPU.
 
-What is shipped now stays, as an incumbent does, unless the other is 3 % faster beside torch.topk, in the same run
-where it was raced again. Where its kernel has become other machine code, or may have, since nobody compiled it, it
-gives way, unless it was not raced again and the other is 3 % slower: it is stale then. Stale ones of GPUs that the
+What is shipped now is the incumbent, whatever its code, of what the database measured (`tuning_db.winners.derive`): it
+stays unless the other is 3 % faster beside torch.topk, in the same run where it was raced again. Where its kernel has
+become other machine code, or may have, since nobody compiled it, what was measured of it takes its place, or if it was
+not raced again, another that is not 3 % slower: else it is stale then. Stale ones of GPUs that the
 database knows nothing of are left out. Predictions are fitted to docs/figures/predictions, as `python -m
 scripts.predictions` has them; without a database these alone are shipped anew. Winners that something else has beaten
 there since, by 3 %, are counted, and written to a file that `autotopk tune --from-misses` races again. What that GPU
@@ -28,7 +29,7 @@ from autotopk.tuning.fitting import Times
 from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Winner
 from autotopk.tuning_db.store import Store
-from autotopk.tuning_db.winners import REPLACE
+from autotopk.tuning_db.winners import REPLACE, derive
 from scripts.predictions import tuned
 
 GONE = "stale, and of another GPU"
@@ -127,7 +128,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 for one in store.tried()
                 if one.stage == "race" and one.status == "ok" and one.ratio is not None
             }
-            found = chosen(shipped, store.winners(), raced)
+            measured = derive(store.evidence(), {(one.device.fingerprint, one.key): one.candidate for one in shipped})
+        found = chosen(shipped, measured.values(), raced)
     times, device = tuned()
     fitted = [
         row for kind, model in bounds.fit(times, device).items() for row in rows_of(model, device.fingerprint, kind)

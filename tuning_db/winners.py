@@ -1,9 +1,10 @@
 """From measurements to winners: a pure function, so that every database derives the same from the same evidence."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from math import hypot
 from statistics import geometric_mean, median
+from types import MappingProxyType
 from typing import NamedTuple
 
 from autotopk.candidate import TORCH_TOPK, Candidate
@@ -32,8 +33,12 @@ class Evidence(NamedTuple):
     """Whose measurement it is; numbers tell runs apart within one database."""
 
 
-def derive(evidence: Iterable[Evidence]) -> dict[str, Winner]:
+def derive(
+    evidence: Iterable[Evidence], incumbents: Mapping[tuple[str, TuningKey], Candidate] = MappingProxyType({})
+) -> dict[str, Winner]:
     """The winner of every device and key, by the uuid of the measurement that decided.
+
+    Before the first run those of `incumbents` had won, by a device's fingerprint and a key.
 
     1. Measurements are judged in the order they were taken, device by device and key by key.
     2. Of a candidate only the code measured last counts: what it compiles to has changed since.
@@ -58,12 +63,13 @@ def derive(evidence: Iterable[Evidence]) -> dict[str, Winner]:
     for one in sorted((one for one in evidence if one.measurement.status != "noisy"), key=_age):  # 1
         places[one.measurement.device.fingerprint, one.measurement.key].append(one)
     winners = {}
-    for history in places.values():
-        chosen = None
+    for place, history in places.items():
+        chosen, held = None, incumbents.get(place)
         for known in _run_by_run(history):
             standing = _standing(known)  # 2 to 5
             ranking = _rank(standing)  # 6
-            chosen = _choose(ranking, standing, chosen and _candidate(chosen))
+            chosen = _choose(ranking, standing, held)
+            held = chosen and _candidate(chosen)
         if chosen:
             runner_up = next((one for one in ranking if one is not chosen), None)  # 9
             winners[chosen.measurement.uuid] = _winner(chosen, runner_up)

@@ -72,7 +72,12 @@ class BlockBucketsConfig:
 
     @property
     def resident(self) -> int:
-        """Blocks of a processor that registers suffice for."""
+        """Blocks of a processor that registers must suffice for: most lines need as many as 1,024 threads have."""
+        return max(1, (1024 if self.lines == LINES[-1] else 1280) // self.threads)
+
+    @property
+    def resident_of_windows(self) -> int:
+        """The same of kernels of windows."""
         return max(1, 1024 // self.threads)
 
     @property
@@ -191,7 +196,7 @@ def _source(config: BlockBucketsConfig, kind: str, *, ordered: bool = True, wind
         "CAPACITY": config.capacity,
         "INTERVALS": _buckets(config, ordered),
         "ITEMS": 1,
-        "RESIDENT": config.resident,
+        "RESIDENT": config.resident_of_windows if windows else config.resident,
         "MOST_LISTED": most if ordered else 0,
     }
     if _by_numbers(element_bytes, windows):

@@ -1,11 +1,16 @@
 // A row in the registers of a block: every thread holds the keys of its lines of 16 bytes, 16-bit ones two to a word.
 //
-// Compile-time: NUMBERS (whether rows are looked at as numbers: see numbers.cuh; 0 by default).
+// Compile-time: NUMBERS (whether rows are looked at as numbers: see numbers.cuh; 0 by default), MOST_LISTED (the largest k whose candidates are
+// listed: see listed.cuh; 0 by default).
 #pragma once
 #include "ties.cuh"
 
 #ifndef NUMBERS
 #define NUMBERS 0
+#endif
+
+#ifndef MOST_LISTED
+#define MOST_LISTED 0
 #endif
 
 #ifndef HELD
@@ -293,10 +298,12 @@ template <int COUNT> __device__ __forceinline__ unsigned larger_among(const Key*
 
 constexpr Key FEW_OCTAVES = Key(6) << (ELEMENT_BYTES == 4 ? 23 : 8);  // about: of floats, whose keys are as crowded as they
 
-template <int OWN> __device__ __forceinline__ Word lowest_of(const Elements<OWN>& elements) {
+// But of those that are no better than any, as padding is.
+template <int OWN> __device__ __forceinline__ Word lowest_of(const Elements<OWN>& elements, Order order) {
+  const Word padding = least_word(SIGN - 1 - infinity_of(order)) | COLUMNS;
   Word lowest = ALL_KEYS;
   elements.visit([&](Word word, unsigned) {
-    if (word >= least_word(1)) lowest = min(lowest, word);
+    if (word > padding) lowest = min(lowest, word);
   });
   return least_of_lanes(lowest);
 }
@@ -310,7 +317,7 @@ template <int OWN> __device__ __forceinline__ Guess extremes_of(const Elements<O
     if (key < (SIGN | infinity_of(order))) top = max(top, key);
   });
   top = largest_of_lanes(top);
-  const Word lowest = lowest_of(elements);
+  const Word lowest = lowest_of(elements, order);
   if (lane_of() == 0) exchange.guesses[warp_of()] = lowest, exchange.tops[warp_of()] = top;
   __syncthreads();
   return {0, largest_of_lanes(exchange.tops[lane_of() < WARPS ? lane_of() : 0])};
@@ -370,7 +377,7 @@ template <int COUNT> __device__ __forceinline__ Plan plan_of(unsigned want, cons
   return {looks, {unsigned(lanes + some - (lanes + 1) * none) + 1, min(lines / 32, unsigned(WARPS)) / 2 + 1}};
 }
 
-// The cut that is planned, and a key that few are above. All elements reach a cut of 0. Has a barrier.
+// The cut that is planned, and a key that few are above. All elements reach a cut of 0. Has a barrier, or two.
 template <bool OF_NUMBERS, int OWN>
 __device__ __forceinline__ Guess guess_of(const Elements<OWN>& elements, Exchange& exchange, unsigned want, const Row& row, Plan plan,
                                           bool smallest = false) {
@@ -389,13 +396,18 @@ __device__ __forceinline__ Guess guess_of(const Elements<OWN>& elements, Exchang
   const Key top = largest_of_lanes(best < (SIGN | infinity_of(row.order)) ? best : Key(0));
   if (lane_of() == 0) exchange.guesses[warp_of()] = ranked, exchange.tops[warp_of()] = top;
   __syncthreads();
-  const int warp = lane_of() < WARPS ? lane_of() : 0;
-  const Key own = exchange.guesses[warp];
-  Guess guess = {least_of_lanes(larger_among<WARPS>(exchange.guesses, own) < plan.ranks.in_block ? own : ~Key(0)),
-                 largest_of_lanes(exchange.tops[warp])};
-  if (2 * want > row.cols) guess.cut = 0;
-  if (guess.top > guess.cut)
-    guess.top += min(min(Key(guess.top - guess.cut), FEW_OCTAVES) / 8, (SIGN | infinity_of(row.order)) - guess.top);
-  guess.top = max(guess.top, guess.cut);
-  return guess;
+  constexpr bool ALONE = MOST_LISTED > 0 || OWN <= 4;  // one warp does for all; others have no registers for that
+  if (!ALONE || warp_of() == 0) {
+    const int warp = lane_of() < WARPS ? lane_of() : 0;
+    const Key own = exchange.guesses[warp];
+    Key cut = least_of_lanes(larger_among<WARPS>(exchange.guesses, own) < plan.ranks.in_block ? own : ~Key(0));
+    Key most = largest_of_lanes(exchange.tops[warp]);
+    if (2 * want > row.cols) cut = 0;
+    if (most > cut) most += min(min(Key(most - cut), FEW_OCTAVES) / 8, (SIGN | infinity_of(row.order)) - most);
+    most = max(most, cut);
+    if constexpr (!ALONE) return {cut, most};
+    if (lane_of() == 0) exchange.block_guesses[0] = cut, exchange.block_tops[0] = most;
+  }
+  __syncthreads();
+  return {exchange.block_guesses[0], exchange.block_tops[0]};
 }

@@ -4,9 +4,9 @@
 #pragma once
 #include "numbers.cuh"
 
-// The least word of the row's elements, but of keys that are 0. Has two barriers.
-template <int OWN> __device__ __forceinline__ Word lowest_word(const Elements<OWN>& elements, const Room& room) {
-  const Word lowest = lowest_of(elements);
+// The least word of the row's elements, but of padding. Has two barriers.
+template <int OWN> __device__ __forceinline__ Word lowest_word(const Elements<OWN>& elements, const Room& room, Order order) {
+  const Word lowest = lowest_of(elements, order);
   __syncthreads();
   if (lane_of() == 0) room.counters.keys[0][warp_of()] = lowest;
   __syncthreads();
@@ -79,8 +79,8 @@ template <int OWN> struct HeldRow {
   bool most_wanted;  // what is found about extremes is left in the exchange
 
   __device__ __forceinline__ Word most() const { return least_word(guess.top) | COLUMNS; }
-  __device__ __forceinline__ Word lowest(const Room& room) const {
-    return most_wanted ? lowest_left(room.exchange) : lowest_word(elements, room);
+  __device__ __forceinline__ Word lowest(const Room& room, Order order) const {
+    return most_wanted ? lowest_left(room.exchange) : lowest_word(elements, room, order);
   }
 };
 
@@ -91,10 +91,10 @@ __device__ __forceinline__ void select_in_order(const Row& row, const HeldRow<OW
   const Key cut = held.guess.cut, top = held.guess.top;
   Word least = least_word(cut);
   bool numbers = better_by_numbers(top, cut), all = cut == 0;
-  if (all) least = held.lowest(room);
+  if (all) least = held.lowest(room, row.order);
   if (MOST_LISTED > 0 && !all && k <= MOST_LISTED) {
     if (select_listed(row, held.elements, ByKeys{cut}, cut, held.most(), numbers, k, room, answers)) return;
-    least = lowest_word(held.elements, room), all = numbers = true;
+    least = lowest_word(held.elements, room, row.order), all = numbers = true;
   }
   bool crowd;
   Crossing crossing;
@@ -108,7 +108,7 @@ __device__ __forceinline__ void select_in_order(const Row& row, const HeldRow<OW
     const Added added = add_buckets<COUNT>(room, k);
     crossing = added.crossing, crowd = added.crowd;
     if (crossing.bucket < COUNT || all) break;
-    least = lowest_word(held.elements, room), all = numbers = true;  // the guess was too high
+    least = lowest_word(held.elements, room, row.order), all = numbers = true;  // the guess was too high
     __syncthreads();
     clear_buckets<COUNT>(room);
     __syncthreads();
@@ -146,21 +146,21 @@ __device__ __forceinline__ void select_in_any_order(const Row& row, const HeldRo
 #pragma unroll 1
   for (;;) {
     const bool all = least < least_word(1);
-    if (all) least = held.lowest(room);
+    if (all) least = held.lowest(room, row.order);
     if (top < least) top = ALL_KEYS;
     buckets = buckets_of<false>(top, least, false, row.order);
     count_elements<COUNT>(held.elements, room, least, [&](Word word) { return buckets.of_word(word); });
     __syncthreads();
     const Added added = add_buckets<COUNT>(room, want);
     crossing = added.crossing;
-    if (crossing.bucket == COUNT && all) {  // all others are NaN
+    if (crossing.bucket == COUNT && least == least_word(1)) {  // all others are NaN
       write_ties(row, room.exchange, 0, want - added.total, added.total, answers);
       if (added.total == 0) return;
       want = added.total, crossing = {COUNT - 1, want, 0}, below = least - 1;
       break;
     }
-    if (crossing.bucket == COUNT) {  // the guess was too high
-      least = 0;
+    if (crossing.bucket == COUNT) {  // the guess was too high, or some of the padding is wanted
+      least = all ? least_word(1) : 0;
     } else if (crossing.count > MOST_OF_BUCKET) {
       const Word first = crossing.bucket ? buckets.last_word(crossing.bucket - 1, least) - 1 : top;
       const Word last = buckets.last_word(crossing.bucket, least);

@@ -1,15 +1,9 @@
 // Of long rows of which few are wanted, what reaches the cut is listed first, and that alone is counted and put in order: a counter takes
 // as long for one lane as for many, and a thread has one entry or two.
-//
-// Compile-time: MOST_LISTED (the largest k of which that is so).
 #pragma once
 #include "again.cuh"
 
-#ifndef MOST_LISTED
-#define MOST_LISTED 0
-#endif
-
-constexpr int LIST_BUCKETS = INTERVALS < 128 ? INTERVALS : 128;  // so few that every warp adds up all of them
+constexpr int LIST_BUCKETS = INTERVALS < 128 ? INTERVALS : 128;  // so few that a warp adds up all of them
 
 // Of lanes before this one, none of which has more than `MOST`: ballots are asked for at once, a sum by shuffles one after another.
 template <unsigned MOST> __device__ __forceinline__ unsigned few_before(unsigned own) {
@@ -94,22 +88,23 @@ __device__ __forceinline__ bool select_listed(const Row& row, const Elements<OWN
   struct alignas(ADDED % 4 ? ADDED * 4 : 16) Counts {
     unsigned each[ADDED];
   };
-  Counts counts = reinterpret_cast<const Counts*>(room.counts)[lane_of()];
-  unsigned sum = 0, all;
-#pragma unroll
-  for (int i = 0; i < ADDED; i++) sum += counts.each[i];
-  sum = scan_lanes(sum, all) - sum;
   bool crowd = false;
+  if (warp_of() == 0) {
+    Counts counts = reinterpret_cast<const Counts*>(room.counts)[lane_of()];
+    unsigned sum = 0, all;
 #pragma unroll
-  for (int i = 0; i < ADDED; i++) {
-    const unsigned its = counts.each[i];
-    crowd |= its > CROWD && sum < k;
-    counts.each[i] = sum;
-    sum += its;
+    for (int i = 0; i < ADDED; i++) sum += counts.each[i];
+    sum = scan_lanes(sum, all) - sum;
+#pragma unroll
+    for (int i = 0; i < ADDED; i++) {
+      const unsigned its = counts.each[i];
+      crowd |= its > CROWD && sum < k;
+      counts.each[i] = sum;
+      sum += its;
+    }
+    reinterpret_cast<Counts*>(begins)[lane_of()] = counts;
   }
-  if (lane_of() * WARPS / 32 == warp_of()) reinterpret_cast<Counts*>(begins)[lane_of()] = counts;
-  crowd = __any_sync(~0u, crowd);
-  __syncthreads();
+  crowd = __syncthreads_or(crowd);
   if (crowd) {
 #pragma unroll
     for (int i = 0; i < LISTED; i++)

@@ -19,6 +19,9 @@ from tests.emulator.sequences import Sequences
 
 pytestmark = pytest.mark.requires("g++")
 
+LOOKED_AT_ONCE = 6
+"""Barriers of a row in order that nothing misleads, of 32-bit floats that are all counted."""
+
 
 def barriers_of_random(
     sequences: Sequences, config: BlockBucketsConfig, cols: int, k: int, dtype: str, seed: int
@@ -55,6 +58,18 @@ def test_masked_rows_are_counted_once(
 ) -> None:
     """In order, whichever half or more of a row is not masked: what a guess looks at is all over the row."""
     assert set(barriers_beyond_random(sequences, registry.get("block_buckets"), config, cols, k, dtype)) == {0}
+
+
+@pytest.mark.parametrize("sixteenths", [5, 6])
+def test_rows_whose_guess_misses_are_counted_twice(sixteenths: int, sequences: Sequences) -> None:
+    """So little of a row is not padding that the guess may miss: padding is left out of what is counted then."""
+    strategy, config, cols, k = registry.get("block_buckets"), BlockBucketsConfig(256, 2, 1280), 4096, 1000
+    padding, beyond = torch.arange(sixteenths * cols // 16, cols), []
+    for seed in range(4):
+        x = torch.randn(1, cols, generator=torch.Generator().manual_seed(seed)).bfloat16()
+        once = barriers(sequences, strategy, config, x, k)
+        beyond.append(barriers(sequences, strategy, config, x.index_fill(1, padding, -torch.inf), k) - once)
+    assert max(beyond) in range(1, 8), "some were to miss, and to be counted once again"
 
 
 @pytest.mark.parametrize(
@@ -203,7 +218,7 @@ def test_numbers_are_looked_at_once(scale: float, offset: float, sign: int, sequ
     for seed in range(8):
         normal = torch.randn(1, 4096, generator=torch.Generator().manual_seed(seed))
         taken.append(barriers(sequences, strategy, config, scale * normal + sign * offset, 1000))
-    assert sorted(taken)[:-1] == [5] * 7  # of one row in hundreds fewer reach the cut than are wanted
+    assert sorted(taken)[:-1] == [LOOKED_AT_ONCE] * 7  # of one row in hundreds fewer reach the cut than are wanted
 
 
 @pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])
@@ -244,7 +259,7 @@ def test_lists_of_numbers_that_are_just_full(sequences: Sequences) -> None:
         found = answer(sequences, strategy, config, case, x, seed=equals)
         assert not case.problems_with(x, found), equals
         assert torch.equal(found[1], best_columns(x, k)), equals
-        looked_at_once = barriers(sequences, strategy, config, x, k) == 5
+        looked_at_once = barriers(sequences, strategy, config, x, k) == LOOKED_AT_ONCE
         assert looked_at_once == (len(best) <= config.capacity - 4), equals
 
 

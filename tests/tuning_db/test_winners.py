@@ -205,6 +205,21 @@ def test_incumbent_is_known_by_strategy_and_configuration_not_code() -> None:
     assert won(newer, measurement("a", 0.5, day=2), before=[measurement("z", 0.9)]) == "z"
 
 
+def test_incumbent_of_before_is_one_until_a_run_has_another() -> None:
+    """What a database does not know of, as what is shipped, of that device and that key alone."""
+    ran = [Evidence(measurement("z", 0.51), "aten", run=1), Evidence(measurement("a", 0.5), "aten", run=1)]
+    one = ran[0].measurement
+    place, held = (one.device.fingerprint, one.key), {one.candidate.strategy: one.candidate for one, *_ in ran}
+    for incumbents, expected in (({}, "a"), ({place: held["z"]}, "z"), ({("another", one.key): held["z"]}, "a")):
+        (found,) = derive(ran, incumbents).values()
+        assert found.candidate.strategy == expected
+    beaten = [Evidence(measurement(name, ratio, day=2), "aten", run=2) for name, ratio in (("z", 0.5), ("a", 0.4))]
+    again = [Evidence(measurement(name, ratio, day=3), "aten", run=3) for name, ratio in (("z", 0.4), ("a", 0.405))]
+    for later, expected in ((beaten, "a"), ([*beaten, *again], "a")):
+        (found,) = derive([*ran, *later], {place: held["z"]}).values()
+        assert found.candidate.strategy == expected
+
+
 def test_incumbent_that_failed_protects_nothing() -> None:
     held = measurement("z", 0.5)
     assert won(measurement("z", None, day=2), measurement("a", 0.9, day=2), before=[held]) == "a"
