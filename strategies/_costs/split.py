@@ -4,7 +4,7 @@ from math import log2
 from typing import Protocol
 
 from autotopk.device import Device
-from autotopk.problem import FLOAT_INF, VECTOR_BYTES, Problem
+from autotopk.problem import FLOAT_INF, VECTOR_BYTES, WINDOWS, Problem
 from autotopk.strategies._costs import REGISTERS, load, reading, remote, rounds, sorting
 from autotopk.strategies._costs.sampling import crowding, cut_of, guessed, lacking, of_any
 
@@ -73,7 +73,7 @@ def lists(config: Lists, problem: Problem, device: Device) -> tuple[float, ...]:
 
 
 class Held(Protocol):
-    """Of block_buckets."""
+    """Of rows in registers."""
 
     @property
     def threads(self) -> int: ...
@@ -81,6 +81,13 @@ class Held(Protocol):
     def lines(self) -> int: ...
     @property
     def resident(self) -> int: ...
+
+
+class Buckets(Held, Protocol):
+    """Of block_buckets."""
+
+    @property
+    def resident_of_windows(self) -> int: ...
 
 
 class Clusters(Held, Protocol):
@@ -249,7 +256,7 @@ def crowded(config: Clusters, shared_bytes: int, problem: Problem, device: Devic
 
 
 def buckets(
-    config: Held, count: int, shared_bytes: int, room: int, problem: Problem, device: Device
+    config: Buckets, count: int, shared_bytes: int, room: int, problem: Problem, device: Device
 ) -> tuple[float, ...]:
     """A row in the registers of a block, in `count` buckets: latency of rounds, instructions of a processor.
 
@@ -260,7 +267,8 @@ def buckets(
     """
     threads = config.threads
     rows, cols, k, itemsize, lines = problem.rows, problem.cols, problem.k, problem.itemsize, config.lines
-    times = rounds(rows, threads, device, shared_bytes, REGISTERS // (threads * config.resident))
+    resident = config.resident_of_windows if problem.answer == WINDOWS else config.resident
+    times = rounds(rows, threads, device, shared_bytes, REGISTERS // (threads * resident))
     busy, vector = load(rows, device), VECTOR_BYTES // itemsize
     each, of_threads = vector * min(lines, -(-cols // (vector * threads))), busy * threads * 1e-3
     half, ragged, ordered = itemsize == 2, problem.layout.vector < vector, problem.sorted

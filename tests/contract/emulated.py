@@ -84,9 +84,15 @@ def barriers(sequences: Sequences, strategy: Strategy, config: Config, x: Tensor
 
 
 def barriers_beyond_random(
-    sequences: Sequences, strategy: Strategy, config: Config, cols: int, k: int, dtype: str
+    sequences: Sequences,
+    strategy: Strategy,
+    config: Config,
+    cols: int,
+    k: int,
+    dtype: str,
+    kept_sixteenths: Iterable[int] = range(8, 16, 2),
 ) -> list[int]:
-    """That a kernel takes for rows of which the first or the last half, or more, is kept and the rest is -inf.
+    """That a kernel takes for rows of which the first or the last part is kept, and the rest is -inf.
 
     Each less those that it takes for a random row, in order.
     """
@@ -94,8 +100,8 @@ def barriers_beyond_random(
     for seed in range(3):
         x = torch.randn(1, cols, generator=torch.Generator().manual_seed(seed)).to(getattr(torch, dtype))
         once = barriers(sequences, strategy, config, x, k)
-        for eighths in range(4, 8):
-            for masked in (kept >= cols * eighths // 8, kept < cols - cols * eighths // 8):
+        for part in (cols * sixteenths // 16 for sixteenths in kept_sixteenths):
+            for masked in (kept >= part, kept < cols - part):
                 row = x.masked_fill(masked, -torch.inf)
                 beyond.append(barriers(sequences, strategy, config, row, k) - once)
     return beyond

@@ -1,6 +1,7 @@
 """What `block_buckets` alone does, in the emulator."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from math import sqrt
 from typing import cast
@@ -63,12 +64,8 @@ def test_masked_rows_are_counted_once(
 @pytest.mark.parametrize("sixteenths", [5, 6])
 def test_rows_whose_guess_misses_are_counted_twice(sixteenths: int, sequences: Sequences) -> None:
     """So little of a row is not padding that the guess may miss: padding is left out of what is counted then."""
-    strategy, config, cols, k = registry.get("block_buckets"), BlockBucketsConfig(256, 2, 1280), 4096, 1000
-    padding, beyond = torch.arange(sixteenths * cols // 16, cols), []
-    for seed in range(4):
-        x = torch.randn(1, cols, generator=torch.Generator().manual_seed(seed)).bfloat16()
-        once = barriers(sequences, strategy, config, x, k)
-        beyond.append(barriers(sequences, strategy, config, x.index_fill(1, padding, -torch.inf), k) - once)
+    strategy, config = registry.get("block_buckets"), BlockBucketsConfig(256, 2, 1280)
+    beyond = barriers_beyond_random(sequences, strategy, config, 4096, 1000, "bfloat16", [sixteenths])
     assert max(beyond) in range(1, 8), "some were to miss, and to be counted once again"
 
 
@@ -310,3 +307,14 @@ def test_few_keys(keys: int, config: BlockBucketsConfig, dtype: str, sequences: 
             _, indices = answer(sequences, strategy, config, case, given, seed=seed)
             best = best_columns(x, k, largest=largest)
             assert torch.equal(indices, best), (step, others, k, largest)
+
+
+def test_times_of_windows_are_of_their_own_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which have fewer blocks of a processor."""
+    strategy, config = registry.get("block_buckets"), BlockBucketsConfig(256, 4, 1280)
+    plain = Problem.contiguous(5000, 4096, 1000, "float32", "cuda")
+    windows = replace(plain, answer=WINDOWS, stable=True)
+    of_plain, of_windows = (strategy.terms(config, one, H100) for one in (plain, windows))
+    monkeypatch.setattr(BlockBucketsConfig, "resident", 1)
+    assert strategy.terms(config, plain, H100) != of_plain
+    assert strategy.terms(config, windows, H100) == of_windows
