@@ -6,6 +6,7 @@ from shutil import copyfile
 
 import pytest
 
+from autotopk import settings
 from autotopk.candidate import Candidate, knobs_json
 from autotopk.device import H100
 from autotopk.identity import Identity
@@ -13,7 +14,9 @@ from autotopk.key import TuningKey
 from autotopk.packs import Check, read_check
 from autotopk.problem import Problem
 from autotopk.runtime import borrowing
+from autotopk.tuning import bounds
 from autotopk.tuning.candidates import program_of
+from autotopk.tuning_db import artifact
 from autotopk.tuning_db.records import Measurement
 from autotopk.tuning_db.store import Store
 from scripts import flips, ship
@@ -117,6 +120,21 @@ def database(path: Path, **ratios: float) -> Path:
         store.record(run, [measurement(name, ratio) for name, ratio in ratios.items()])
         store.derive_winners()
     return path
+
+
+@pytest.mark.usefixtures("stale")
+def test_what_is_shipped_is_the_incumbent_of_a_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of two that are as fast the one that was shipped stays, though its kernel is other code since."""
+    path, measured = tmp_path / "winners.sqlite", measurement("z", 0.5)
+    monkeypatch.setattr(settings, "shipped_winners_path", lambda: path)
+    monkeypatch.setattr(ship, "tuned", lambda: ({}, measured.device))
+    monkeypatch.setattr(bounds, "fit", lambda *_: {})
+    for held in ("z", "a"):
+        one = winner(device=measured.device, key=measured.key, candidate=measurement(held, 0.5).candidate)
+        artifact.publish([replace(one, identity=replace(one.identity, code="old"))], path, [])
+        ship.main([str(database(tmp_path / f"{held}.sqlite", a=0.495, z=0.5))])
+        (found,) = artifact.read(path)
+        assert (found.candidate.strategy, found.identity) == (held, measured.identity)
 
 
 def test_flips_are_told_and_those_that_contradict_each_other(
