@@ -15,7 +15,7 @@ template <int OWN> __device__ __forceinline__ Elements<OWN> held_again(const Row
   return elements;
 }
 
-// The word of the k-th is from the bottom to the top, unless there are too few; `before` words are above.
+// The word of the k-th is from the bottom to the top, unless there are too few; `before` words are above, fewer than k.
 struct Within {
   Word top, bottom;
   bool certain;  // that there are not
@@ -23,28 +23,42 @@ struct Within {
   unsigned before;
 };
 
-// Narrow it to the largest and the least word there is, and find out whether the k-th is one of equals. Has a barrier.
+// Narrow it to the largest and the least word there is, and find out whether the k-th is one of equals: of the bottom's key, or, where that has many, of the
+// next. Begins behind a barrier, and has some.
 template <int OWN> __device__ __forceinline__ void narrow(const Elements<OWN>& elements, const Room& room, unsigned k, Within& within) {
-  const Word equals = within.bottom | COLUMNS;
-  Word top = 0, bottom = ALL_KEYS;
-  unsigned beyond = 0;  // the bottom's key
-  elements.visit([&](Word word, unsigned) {
-    beyond += word > equals;
-    if (word <= within.top && word >= within.bottom) top = max(top, word), bottom = min(bottom, word);
-  });
-  top = largest_of_lanes(top), bottom = least_of_lanes(bottom), beyond = __reduce_add_sync(~0u, beyond);
-  if (lane_of() == 0) {
-    room.counters.keys[0][warp_of()] = top, room.counters.keys[1][warp_of()] = bottom;
-    room.counters.totals[1][warp_of()] = beyond;
+#pragma unroll 1
+  for (bool last = false;; last = true) {
+    const Word equals = within.bottom | COLUMNS;
+    Word top = 0, bottom = ALL_KEYS, next = ALL_KEYS;
+    unsigned beyond = 0, among = 0;  // the bottom's key, and from the bottom to the top
+    elements.visit([&](Word word, unsigned) {
+      if (word > equals) beyond++, next = min(next, word);
+      if (word <= within.top && word >= within.bottom) top = max(top, word), bottom = min(bottom, word), among++;
+    });
+    top = largest_of_lanes(top), bottom = least_of_lanes(bottom), next = least_of_lanes(next);
+    beyond = __reduce_add_sync(~0u, beyond), among = __reduce_add_sync(~0u, among);
+    if (lane_of() == 0) {
+      room.counters.keys[0][warp_of()] = top, room.counters.keys[1][warp_of()] = bottom, room.exchange.guesses[warp_of()] = next;
+      room.counters.totals[0][warp_of()] = among, room.counters.totals[1][warp_of()] = beyond;
+    }
+    __syncthreads();
+    const int warp = lane_of() < WARPS ? lane_of() : 0;
+    within.top = largest_of_lanes(unsigned(room.counters.keys[0][warp]));
+    bottom = least_of_lanes(unsigned(room.counters.keys[1][warp])), next = least_of_lanes(unsigned(room.exchange.guesses[warp]));
+    beyond = __reduce_add_sync(~0u, lane_of() < WARPS ? room.counters.totals[1][warp] : 0);
+    among = __reduce_add_sync(~0u, lane_of() < WARPS ? room.counters.totals[0][warp] : 0);
+    within.tied = within.certain && beyond < k;
+    if (within.tied) {
+      within.before = beyond;
+      return;
+    }
+    const bool many = !COLUMN_BITS && within.certain && within.before + among > beyond + CROWD;
+    within.bottom = bottom, within.certain |= within.before + among >= k;
+    within.tied = within.certain && !COLUMN_BITS && bottom == within.top;
+    if (within.tied || last || !many) return;
+    within.bottom = next & ~COLUMNS;
+    __syncthreads();
   }
-  __syncthreads();
-  const int warp = lane_of() < WARPS ? lane_of() : 0;
-  within.top = largest_of_lanes(unsigned(room.counters.keys[0][warp]));
-  bottom = least_of_lanes(unsigned(room.counters.keys[1][warp]));
-  beyond = __reduce_add_sync(~0u, lane_of() < WARPS ? room.counters.totals[1][warp] : 0);
-  within.tied = within.certain && beyond < k;
-  if (within.tied) within.before = beyond;
-  else within.bottom = bottom, within.tied = within.certain && !COLUMN_BITS && bottom == within.top;
 }
 
 // Words from the bottom on to the list, in any order. Begins behind a barrier, with a count of 0.
@@ -127,8 +141,8 @@ __device__ __noinline__ void select_again(Row row, Within within, unsigned k, Ro
     const Added added = add_buckets<COUNT>(room, k - within.before);
     const unsigned bucket = added.crossing.bucket;
     if (bucket == COUNT) {  // all others are NaN
-      write_ties(row, room.exchange, 0, k - added.total, added.total, answers);
-      count = added.total;
+      count = within.before + added.total;
+      write_ties(row, room.exchange, 0, k - count, count, answers);
       break;
     }
     within.top -= bucket << shift, within.bottom = max(within.bottom, within.top - min(within.top, (1u << shift) - 1));

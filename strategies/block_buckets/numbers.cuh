@@ -156,7 +156,7 @@ __device__ __forceinline__ void rank_numbers(const Room& room, const NumberBucke
 
 template <class Answers>
 __device__ __noinline__ void rank_crowded_numbers(Room its, NumberBuckets<true> numbers, unsigned count, unsigned want, Answers answers) {
-  rank_crowds_of(kept_room(its), numbers, count, want, answers);
+  rank_crowds_of(kept_room(its), [&](Entry entry) { return numbers(word_of(entry)); }, count, want, answers);
 }
 
 // Which elements reach a cut, as `ByKeys` tells: by the sign of a sum that is the same for both zeros, and not negative of NaN, which is the best or the
@@ -263,13 +263,11 @@ __device__ __forceinline__ void select_numbers_in_order(const Row& row, const El
   if (listed ? list_numbers(row, elements, guess, k, smallest, room, answers)
              : count_and_place(row, elements, guess, all ? 0.001f : 0.1f, k, smallest, room, answers, reached))
     return;
-  if (!reached) {
-    const ByNumbers reach(guess.cut, row.order, smallest);
-    unsigned count = 0;
-    if (reach.possible()) sum_before(room, __popc(reach.among(elements, 0)) + reach.edge(elements), count);
-    if (count >= k) reached = guess.cut;
-  }
-  select_again<OWN>(row, {ALL_KEYS, least_word(reached ? reached : Key(1)), reached != 0, false, 0}, k, room, answers);
+  const ByNumbers reach(guess.cut, row.order, smallest);
+  unsigned count = 0;
+  if (reach.possible()) sum_before(room, __popc(reach.among(elements, 0)) + reach.edge(elements), count);
+  if (count >= k) reached = guess.cut, count = 0;  // an element's, perhaps of many
+  select_again<OWN>(row, {count ? least_word(guess.cut) - 1 : ALL_KEYS, least_word(reached ? reached : Key(1)), reached != 0, false, count}, k, room, answers);
 }
 
 // As `put`, of an element and not of its key.

@@ -32,18 +32,10 @@ __device__ __forceinline__ void place_elements(const Elements<OWN>& elements, co
   elements.template visit_batches<AT_ONCE>([&](const auto& visited) { place_visited(visited, room, least, last, bucket_of); });
 }
 
-// Call `answers.put(rank, key, column)` for the best `want` of the first `count` entries, each by some thread.
+// As `rank_placed`, by words.
 template <class BucketOf, class Answers>
 __device__ __forceinline__ void rank_entries(const Room& room, unsigned count, unsigned want, BucketOf bucket_of, const Answers& answers) {
-#pragma unroll 1
-  for (unsigned at = threadIdx.x; at < count; at += THREADS) {
-    const Entry entry = room.entries[at];
-    const unsigned bucket = bucket_of(word_of(entry)), end = room.counts[bucket];
-    unsigned rank = bucket ? room.counts[bucket - 1] : 0;
-    if (rank >= want) break;
-    rank = rank_among(room.entries, rank, end, entry);
-    if (rank < want) put_word(answers, rank, entry);
-  }
+  rank_placed(room, count, want, [&](Entry entry) { return bucket_of(word_of(entry)); }, answers);
 }
 
 // Call `answers.put(rank, key, column)` for the best `want` of a list of few entries, at most half as many as threads, by comparing all.
@@ -65,36 +57,40 @@ template <class Answers> __device__ __forceinline__ void rank_few(const Room& ro
   if (at < count && lane == 0 && rank < want) put_word(answers, rank, entry);
 }
 
+// Evenly wide intervals of keys and, within each, of columns: of few keys that are neighbours each has several.
+struct KeysAndColumns {
+  Word top;
+  float scale;
+
+  __device__ __forceinline__ unsigned operator()(Word word, unsigned column) const {
+    const float below = float(top - word) + float(min(column, ALL_COLUMNS - 1)) * (1.f / ALL_COLUMNS);
+    return min(unsigned(below * scale), unsigned(BUCKETS<true> - 1));
+  }
+};
+
 // The same of a list of any length, by buckets if there are more. Begins behind a barrier.
 template <class Answers>
 __device__ __noinline__ void rank_list(Room its, unsigned count, unsigned want, Order order, Answers answers) {
   const Room room = kept_room(its);
   if (count <= THREADS / 2) return rank_few(room, count, want, answers);
-  Visited<LISTED> own;
+  Own own;
   Word top = 0, bottom = ALL_KEYS;
-#pragma unroll
-  for (int i = 0; i < LISTED; i++) {
-    const Entry entry = i * THREADS + threadIdx.x < count ? room.entries[i * THREADS + threadIdx.x] : 0;
-    own.words[i] = word_of(entry), own.columns[i] = column_of(entry);
-    top = max(top, own.words[i]);
-    if (own.words[i]) bottom = min(bottom, own.words[i]);
-  }
   clear_buckets<BUCKETS<true>>(room);
+#pragma unroll
+  for (int i = 0; i < LISTED; i++) own.entries[i] = i * THREADS + threadIdx.x < count ? room.entries[i * THREADS + threadIdx.x] : 0;
+  own.visit(count, [&](Entry entry, unsigned) { top = max(top, word_of(entry)), bottom = min(bottom, word_of(entry)); });
   top = largest_of_lanes(top), bottom = least_of_lanes(bottom);
   if (lane_of() == 0) room.exchange.tops[warp_of()] = top, room.exchange.guesses[warp_of()] = bottom;
   __syncthreads();
   const int warp = lane_of() < WARPS ? lane_of() : 0;
   top = largest_of_lanes(unsigned(room.exchange.tops[warp])), bottom = least_of_lanes(unsigned(room.exchange.guesses[warp]));
-  const Buckets<true> buckets = buckets_of<true>(top, bottom, (top ^ bottom) >> 31, order);
-#pragma unroll
-  for (int i = 0; i < LISTED; i++)
-    if (own.words[i]) atomicAdd(&room.counts[buckets(own.words[i])], 1u);
-  __syncthreads();
-  const bool crowd = add_buckets<BUCKETS<true>>(room, want).crowd;
-  place_visited(own, room, bottom, BUCKETS<true>, buckets);
-  __syncthreads();
-  if (crowd) rank_crowds(room, buckets, count, want, answers);
-  else rank_entries(room, count, want, buckets, answers);
+  const bool numbers = (top ^ bottom) >> 31;
+  const Buckets<true> buckets = buckets_of<true>(top, bottom, numbers, order);
+  const KeysAndColumns both = {top, __fdividef(BUCKETS<true> * 0.999f, float(top - bottom) + 1)};
+  const auto bucket_of = [&](Entry entry) { return numbers || COLUMN_BITS ? buckets(word_of(entry)) : both(word_of(entry), column_of(entry)); };
+  own.visit(count, [&](Entry entry, unsigned& bucket) { bucket = bucket_of(entry); });
+  if (place_own(own, count, want, room)) rank_crowds_of(room, bucket_of, count, want, answers);
+  else rank_placed(room, count, want, bucket_of, answers);
 }
 
 // And of a list that crowds in buckets.

@@ -134,7 +134,8 @@ __device__ __forceinline__ Another another_cut(const Row& row, Exchange& exchang
   const auto common = [&](Key key) { return unsigned(__syncthreads_count(maximum == key)) > usual / 2 + 4; };
   if (full && unsigned(__syncthreads_count(maximum > old)) <= usual + 1 && common(old)) return {old != ONES ? old + 1 : old, old, true};
   float maxima = usual, few = 0, many = THREADS;  // between which enough and not too many are
-  Key cut = 0;
+  Key cut = 0, low = 0;                           // that too many reach, which make a list shorter now and then, while too few begin the row again
+  bool enough = false;
 #pragma unroll 1
   for (int tries = 0; tries < MOST_TRIES; tries++) {
     cut = cut_of_sample(exchange, counts, maximum, ranked_of(maxima, false));
@@ -144,11 +145,14 @@ __device__ __forceinline__ Another another_cut(const Row& row, Exchange& exchang
 #pragma unroll
     for (int i = 0; i < LOADS; i++) elements += __popc(elements_at<1>(limit, bits + i, row.order));
     const float all = float(sum_of_block(counts, elements)) * scale;
-    if (all >= least && all <= most) break;
-    (all < least ? few : many) = maxima;
+    enough = all >= least;
+    if (enough && all <= most) break;
+    if (enough && all <= 4.f * CAPACITY) low = cut;
+    (enough ? many : few) = maxima;
     maxima *= __fdividef(sqrtf(least * most), all);
     if (maxima <= few || maxima >= many) maxima = (few + many) / 2;
   }
+  if (!enough && low) cut = low;
   return {cut, cut, false};
 }
 

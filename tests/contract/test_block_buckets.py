@@ -11,6 +11,7 @@ import torch
 
 from autotopk import registry
 from autotopk.device import H100
+from autotopk.oracle import inputs
 from autotopk.problem import DTYPE_BYTES, WINDOWS, Answer, Problem
 from autotopk.strategies._costs.sampling import guessed
 from autotopk.strategies.block_buckets import BlockBucketsConfig
@@ -216,6 +217,15 @@ def test_numbers_are_looked_at_once(scale: float, offset: float, sign: int, sequ
         normal = torch.randn(1, 4096, generator=torch.Generator().manual_seed(seed))
         taken.append(barriers(sequences, strategy, config, scale * normal + sign * offset, 1000))
     assert sorted(taken)[:-1] == [LOOKED_AT_ONCE] * 7  # of one row in hundreds fewer reach the cut than are wanted
+
+
+@pytest.mark.parametrize("name", inputs.names_for(torch.float32))
+def test_few_keys_are_divided_at_once(name: str, sequences: Sequences) -> None:
+    """Not key by key, for which ten values took 33 barriers, and a row whose sampled elements are the best up to 72."""
+    strategy, config = registry.get("block_buckets"), BlockBucketsConfig(256, 4, 1280)
+    rows = inputs.make(name, 3, 4096, 1024, torch.float32, "cpu")
+    found = [barriers(sequences, strategy, config, row.clone(), 1024) for row in rows.split(1)]
+    assert max(found) <= LOOKED_AT_ONCE + 16, found
 
 
 @pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])

@@ -111,3 +111,10 @@ def test_the_sample_rarely_misleads(
     for _ in range(6):
         x = torch.randn(1, cols, generator=generator).to(dtype)
         assert barriers(sequences, strategy, config, x, k) <= 8
+
+
+def test_what_few_lines_have_is_not_looked_for_in_vain(sequences: Sequences) -> None:
+    """Four wanted elements a line make counts rough: of a cut that too few reach, a list takes 130 barriers."""
+    strategy, config = registry.get("stream_lists"), StreamListsConfig(512, 4, 4096)
+    rows = inputs.make("hashed_peaks", 60, 131_072, 2048, torch.float32, "cpu")
+    assert max(barriers(sequences, strategy, config, row.clone(), 2048) for row in rows.split(1)) <= 80
