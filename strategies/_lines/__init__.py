@@ -140,7 +140,7 @@ class LinesStrategy(Strategy):
         """Of a rung, for a kind of elements."""
         yield self.source(config, kind, windows=windows, ordered=True)
 
-    def puts_in_order(self, problem: Problem, device: Device) -> bool:
+    def puts_in_order(self, config: Any, problem: Problem, device: Device) -> bool:
         """Whether the kernel that answers a problem is one that does."""
         return True
 
@@ -155,7 +155,7 @@ class LinesStrategy(Strategy):
     def program(self, config: Any, problem: Problem, device: Device) -> KernelProgram:
         """One block or cluster a row."""
         kind, windows = kernel_dtype(problem.dtype), problem.answer == WINDOWS
-        return _program(self, config, kind, windows, self.puts_in_order(problem, device))
+        return _program(self, config, kind, windows, self.puts_in_order(config, problem, device))
 
     def reasons_unbuildable(self) -> list[str]:
         """What nvcc lacks here."""

@@ -128,7 +128,7 @@ class BlockBuckets(LinesStrategy):
     def most_lines(self, problem: Problem, device: Device) -> int:
         """Of a thread: for most of a row as numbers, in order, those that it has registers for."""
         most = 2 * problem.k > problem.cols and _by_numbers(problem.itemsize, problem.answer == WINDOWS)
-        return MOST_LINES if most and self.puts_in_order(problem, device) else LINES[-1]
+        return MOST_LINES if most and _asks_for_order(problem, device) else LINES[-1]
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[BlockBucketsConfig]:
         """The fewest lines for each number of threads."""
@@ -160,12 +160,10 @@ class BlockBuckets(LinesStrategy):
 
     def terms(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> tuple[float, ...]:
         """See `_costs.split`."""
-        ordered = self.puts_in_order(problem, device)
+        ordered = self.puts_in_order(config, problem, device)
         windows = problem.answer == WINDOWS
         own = shared_bytes(config, problem.itemsize, ordered=ordered, windows=windows)
-        most = _most_listed(config.capacity, config.threads, config.lines, problem.itemsize, windows)
-        listed = ordered and problem.k <= most and 2 * problem.k <= problem.cols
-        room = config.capacity if listed else 0
+        room = config.capacity if ordered and _lists(config, problem) else 0
         return split.buckets(config, _buckets(config, ordered), own, room, problem, device)
 
     def fits(self, config: BlockBucketsConfig, itemsize: int, device: Device) -> bool:
@@ -176,10 +174,23 @@ class BlockBuckets(LinesStrategy):
         """Two kernels of plain top-k."""
         return _source(config, kind, ordered=ordered, windows=windows)
 
-    def puts_in_order(self, problem: Problem, device: Device) -> bool:
-        """For few of few rows that takes less time than to do without."""
-        few = problem.rows <= device.processors and 16 * problem.k <= problem.cols
-        return problem.sorted or problem.answer == WINDOWS or few
+    def puts_in_order(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> bool:
+        """Where numbers are listed that takes less time than to do without, too."""
+        numbers = _by_numbers(problem.itemsize, problem.answer == WINDOWS)
+        return _asks_for_order(problem, device) or (numbers and _lists(config, problem))
+
+
+def _asks_for_order(problem: Problem, device: Device) -> bool:
+    """For few of few rows order takes less time than to do without."""
+    few = problem.rows <= device.processors and 16 * problem.k <= problem.cols
+    return problem.sorted or problem.answer == WINDOWS or few
+
+
+def _lists(config: BlockBucketsConfig, problem: Problem) -> bool:
+    """Whether a kernel in order lists what reaches a cut."""
+    windows = problem.answer == WINDOWS
+    most = _most_listed(config.capacity, config.threads, config.lines, problem.itemsize, windows)
+    return problem.k <= most and 2 * problem.k <= problem.cols
 
 
 @lru_cache(1 << 10)  # one kernel serves many shapes

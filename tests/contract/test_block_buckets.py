@@ -219,6 +219,18 @@ def test_numbers_are_looked_at_once(scale: float, offset: float, sign: int, sequ
     assert sorted(taken)[:-1] == [LOOKED_AT_ONCE] * 7  # of one row in hundreds fewer reach the cut than are wanted
 
 
+@pytest.mark.parametrize(
+    ("k", "dtype", "alike"),
+    [(64, "float32", True), (64, "int32", True), (1024, "float32", False), (64, "float16", False)],
+)
+def test_any_order_is_that_of_lists(k: int, dtype: str, alike: bool) -> None:
+    """Listed by kernels in order, numbers take less time than counted; of thousands of rows, so that k alone tells."""
+    strategy, config = registry.get("block_buckets"), BlockBucketsConfig(256, 4, 1280 if k > 128 else 320)
+    problem = Problem.contiguous(4096, 4096, k, dtype)
+    programs = [strategy.program(config, replace(problem, sorted=in_order), H100) for in_order in (True, False)]
+    assert (programs[0] == programs[1]) == alike
+
+
 @pytest.mark.parametrize("name", inputs.names_for(torch.float32))
 def test_few_keys_are_divided_at_once(name: str, sequences: Sequences) -> None:
     """Not key by key, for which ten values took 33 barriers, and a row whose sampled elements are the best up to 72."""
