@@ -48,7 +48,7 @@ def test_the_quickest_come_first() -> None:
 
 
 def test_rungs_and_rules_are_left_unless_they_are_hopeless() -> None:
-    problem = Problem.contiguous(64, 16384, 1000)
+    problem = Problem.contiguous(64, 16384, 500)
     sure, left = {*rungs(problem, H100), *heuristics(problem, H100)}, {*likely(problem, H100)}
     assert {one.strategy for one in sure & left} >= {"block_radix", "cluster_lists"}
     assert {one for one in candidates(problem, H100) if one.strategy == "block_radix"} > {
