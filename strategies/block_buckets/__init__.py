@@ -128,7 +128,7 @@ class BlockBuckets(LinesStrategy):
     def most_lines(self, problem: Problem, device: Device) -> int:
         """Of a thread: for most of a row as numbers, in order, those that it has registers for."""
         most = 2 * problem.k > problem.cols and _by_numbers(problem.itemsize, problem.answer == WINDOWS)
-        return MOST_LINES if most and _asks_for_order(problem, device) else LINES[-1]
+        return MOST_LINES if most and _always_in_order(problem, device) else LINES[-1]
 
     def shortlist(self, problem: Problem, device: Device) -> Sequence[BlockBucketsConfig]:
         """The fewest lines for each number of threads."""
@@ -176,12 +176,13 @@ class BlockBuckets(LinesStrategy):
 
     def puts_in_order(self, config: BlockBucketsConfig, problem: Problem, device: Device) -> bool:
         """Where numbers are listed that takes less time than to do without, too."""
-        numbers = _by_numbers(problem.itemsize, problem.answer == WINDOWS)
-        return _asks_for_order(problem, device) or (numbers and _lists(config, problem))
+        if _always_in_order(problem, device):
+            return True
+        return _by_numbers(problem.itemsize, windows=False) and _lists(config, problem)
 
 
-def _asks_for_order(problem: Problem, device: Device) -> bool:
-    """For few of few rows order takes less time than to do without."""
+def _always_in_order(problem: Problem, device: Device) -> bool:
+    """By whatever configuration: for few of few rows order takes less time than to do without."""
     few = problem.rows <= device.processors and 16 * problem.k <= problem.cols
     return problem.sorted or problem.answer == WINDOWS or few
 
