@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from autotopk.candidate import TORCH_TOPK
@@ -90,15 +91,18 @@ class Planner:
         if captured_on is None:
             self._plans.remember(key, plan)
             if readiness.hurried is not None:
-                return plan, partial(self._weigh, key, readiness.hurried, plan, device)
+                return plan, partial(self._weigh, key, readiness.hurried, plan, device, input.device)
             try:
                 readiness.want(partial(self._plans.pop, key, None))
             except Exception as error:  # a source may be anyone's code
                 warn(f"nothing faster can be compiled for {tuple(input.shape)}: {error!r}")
         return plan, None
 
-    def _weigh(self, key: Any, problem: Problem, plan: Plan | None, device: Device) -> None:
-        """Look for what is better than a plan that was made in a hurry, and have it compiled."""
+    def _weigh(self, key: Any, problem: Problem, plan: Plan | None, device: Device, where: torch.device) -> None:
+        """Look for what is better than a plan that was made in a hurry, and have it compiled.
+
+        What is there is loaded, since the next call may be captured.
+        """
         readiness = Readiness(self._runtime, device, self.answer)
         if not readiness.swaps:  # since the call
             return
@@ -106,7 +110,12 @@ class Planner:
         self._runtime.weighed.remember(problem, True)
         again = partial(self._plans.pop, key, None)
         if best.candidate != (TORCH_TOPK if plan is None else plan.choice.candidate):
-            again()
+            try:
+                for source in best.program(best.asked(problem, self.answer), device).sources:
+                    if (kernel := source.cached(device.arch)) is not None:
+                        launch.load(kernel, where)
+            finally:
+                again()
         readiness.want(again)
 
     def _plan(self, rows: View | None, input: Tensor, device: Device, readiness: Readiness) -> Plan | None:

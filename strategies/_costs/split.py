@@ -256,7 +256,7 @@ def crowded(config: Clusters, shared_bytes: int, problem: Problem, device: Devic
 
 
 def buckets(
-    config: Buckets, count: int, shared_bytes: int, room: int, problem: Problem, device: Device
+    config: Buckets, count: int, shared_bytes: int, room: int, ordered: bool, problem: Problem, device: Device
 ) -> tuple[float, ...]:
     """A row in the registers of a block, in `count` buckets: latency of rounds, instructions of a processor.
 
@@ -271,7 +271,7 @@ def buckets(
     times = rounds(rows, threads, device, shared_bytes, REGISTERS // (threads * resident))
     busy, vector = load(rows, device), VECTOR_BYTES // itemsize
     each, of_threads = vector * min(lines, -(-cols // (vector * threads))), busy * threads * 1e-3
-    half, ragged, ordered = itemsize == 2, problem.layout.vector < vector, problem.sorted
+    half, ragged = itemsize == 2, problem.layout.vector < vector
     guesses, listed = 2 * k <= cols, room > 0
     cut = guessed(cols, k, itemsize, threads, lines) if guesses else None
     many = cut.exceeding(room) if cut and listed else 1.0  # all are counted

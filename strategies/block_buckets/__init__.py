@@ -164,7 +164,7 @@ class BlockBuckets(LinesStrategy):
         windows = problem.answer == WINDOWS
         own = shared_bytes(config, problem.itemsize, ordered=ordered, windows=windows)
         room = config.capacity if ordered and _lists(config, problem) else 0
-        return split.buckets(config, _buckets(config, ordered), own, room, problem, device)
+        return split.buckets(config, _buckets(config, ordered), own, room, ordered, problem, device)
 
     def fits(self, config: BlockBucketsConfig, itemsize: int, device: Device) -> bool:
         """See `LinesStrategy`."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("AUTOTOPK_CACHE_DIR", str(tmp_path / "cold"))
     monkeypatch.delenv("AUTOTOPK_BUILD")
     monkeypatch.setattr(launch, "_functions", {})
+    monkeypatch.setattr(launch, "_recorded", {})
     monkeypatch.setenv("AUTOTOPK_STRATEGY", "lane_merge")
     autotopk.reload()
     yield
@@ -37,20 +39,20 @@ def rows(cols: int) -> Tensor:
     return inputs.make("random", 64, cols, 1, torch.float32, "cuda")
 
 
-def captured(x: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
+def captured(x: Tensor, k: int = K) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        values, indices = autotopk.topk(x, K)
+        values, indices = autotopk.topk(x, k)
     return graph, values, indices
 
 
-def replayed(x: Tensor, graph: torch.cuda.CUDAGraph, values: Tensor, indices: Tensor) -> None:
+def replayed(x: Tensor, graph: torch.cuda.CUDAGraph, values: Tensor, indices: Tensor, k: int = K) -> None:
     for seed in range(3):
-        x.copy_(inputs.make("ties", x.shape[0], x.shape[1], K, x.dtype, "cuda", seed))
+        x.copy_(inputs.make("ties", x.shape[0], x.shape[1], k, x.dtype, "cuda", seed))
         graph.replay()
         torch.cuda.synchronize()
-        assert not problems_with(x, values, indices, K)
+        assert not problems_with(x, values, indices, k)
 
 
 def test_a_first_call_waits_for_nobody() -> None:
@@ -94,6 +96,38 @@ def test_a_swap_before_a_capture() -> None:
     graph = captured(x)
     replayed(x, *graph)
     check(x, K)
+
+
+def test_a_capture_after_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is better than what answered that call, where nothing was tuned, is loaded when calls pause."""
+    monkeypatch.delenv("AUTOTOPK_STRATEGY")
+    autotopk.reload()
+    x = inputs.make("random", 256, 131_072, 2_048, torch.bfloat16, "cuda")
+    autotopk.topk(x, 2_048)
+    settled(60)
+    best = autotopk.explain(x, 2_048)
+    assert launch.is_loaded(best.choice.program(best.problem, best.device), best.device, x.device.index)
+    replayed(x, *captured(x, 2_048), k=2_048)
+
+
+def test_a_kernel_is_loaded_while_another_thread_captures() -> None:
+    """As what was weighed may be: the capture goes on."""
+    x, other = rows(128), rows(300)
+    autotopk.warmup((64, 128, K))
+    autotopk.warmup((64, 300, K), load=False)
+    its = autotopk.explain(other, K)
+    program = its.choice.program(its.problem, its.device)
+    assert not launch.is_loaded(program, its.device, x.device.index)
+    torch.cuda.synchronize()
+    [source], graph = program.sources, torch.cuda.CUDAGraph()
+    kernel = source.cached(its.device.arch)
+    assert kernel is not None
+    with ThreadPoolExecutor(1) as thread, torch.cuda.graph(graph):
+        values, indices = autotopk.topk(x, K)
+        thread.submit(launch.load, kernel, x.device).result()
+    assert launch.is_loaded(program, its.device, x.device.index)
+    replayed(x, graph, values, indices)
+    check(other, K)
 
 
 def test_a_warm_call_loads_nothing() -> None:

@@ -24,7 +24,7 @@ from autotopk.key import TuningKey
 from autotopk.packs.file import Stored
 from autotopk.prediction import Example, Model, Point, Region, cell_of, kind_of, place_of, sizes_of
 from autotopk.problem import Problem
-from autotopk.runtime import dispatch, planning, predicting
+from autotopk.runtime import dispatch, launch, planning, predicting
 from autotopk.runtime.state import default
 from autotopk.strategy import numbers
 from autotopk.tuning_db import artifact
@@ -152,6 +152,21 @@ def test_a_first_call_takes_what_is_first_nearby(background: None, strategy: Lad
     settled()
     check(X, K)
     assert driver.launched == ["high", "fast", "fast", "fast"]
+
+
+@unwarned
+def test_what_was_weighed_is_loaded_for_a_capture(
+    background: None, strategy: Laddered, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a server that calls once, then captures."""
+    publish(model("high", fast=-1.0, low=-0.5, high=0.0, usual=0.5))
+    for name in ("high", "fast"):
+        strategy.load(name)
+    check(X, K)
+    settled()
+    monkeypatch.setattr(launch, "captured_on", lambda x: 0)
+    check(X, K)
+    assert driver.launched == ["high", "fast"]
 
 
 @unwarned
