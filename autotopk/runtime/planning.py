@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from autotopk.candidate import TORCH_TOPK
@@ -91,14 +90,14 @@ class Planner:
         if captured_on is None:
             self._plans.remember(key, plan)
             if readiness.hurried is not None:
-                return plan, partial(self._weigh, key, readiness.hurried, plan, device, input.device)
+                return plan, partial(self._weigh, key, readiness.hurried, plan, device, input.device.index)
             try:
                 readiness.want(partial(self._plans.pop, key, None))
             except Exception as error:  # a source may be anyone's code
                 warn(f"nothing faster can be compiled for {tuple(input.shape)}: {error!r}")
         return plan, None
 
-    def _weigh(self, key: Any, problem: Problem, plan: Plan | None, device: Device, where: torch.device) -> None:
+    def _weigh(self, key: Any, problem: Problem, plan: Plan | None, device: Device, index: int | None) -> None:
         """Look for what is better than a plan that was made in a hurry, and have it compiled.
 
         What is there is loaded, since the next call may be captured.
@@ -111,9 +110,10 @@ class Planner:
         again = partial(self._plans.pop, key, None)
         if best.candidate != (TORCH_TOPK if plan is None else plan.choice.candidate):
             try:
-                for source in best.program(best.asked(problem, self.answer), device).sources:
-                    if (kernel := source.cached(device.arch)) is not None:
-                        launch.load(kernel, where)
+                asked = best.asked(problem, self.answer)
+                program = best.program(asked, device)
+                if isinstance(program, KernelProgram):
+                    launch.bind(program, asked, device, index=index, build=False)
             finally:
                 again()
         readiness.want(again)

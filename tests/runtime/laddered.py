@@ -104,7 +104,6 @@ class Driver:
             return all(source.name in self.loaded for source in program.sources)
 
         monkeypatch.setattr(launch, "_launch", self.launch)
-        monkeypatch.setattr(launch, "load", lambda kernel, device: self.loaded.add(kernel.symbol))
         monkeypatch.setattr(launch, "is_loaded", is_loaded)
         monkeypatch.setattr(launch, "_empty", empty)
         monkeypatch.setattr(launch, "_current_device", lambda: 0)
