@@ -298,7 +298,7 @@ template <int COUNT> __device__ __forceinline__ unsigned larger_among(const Key*
 
 constexpr Key FEW_OCTAVES = Key(6) << (ELEMENT_BYTES == 4 ? 23 : 8);  // about: of floats, whose keys are as crowded as they
 
-// The least of all that are better than padding, which is no better than any but NaN.
+// The least of all that are better than padding: minus infinity, or infinity where the smallest are wanted.
 template <int OWN> __device__ __forceinline__ Word lowest_of(const Elements<OWN>& elements, Order order) {
   const Word padding = least_word(SIGN - 1 - infinity_of(order)) | COLUMNS;
   Word lowest = ALL_KEYS;

@@ -54,34 +54,41 @@ __device__ __forceinline__ void list_ties(const Row& row, const Messages& messag
     }
 }
 
-// The whole lines of some senders, one after another; behind them those that are the row's in part.
+// The lines that are the row's in part, and behind them the whole lines of some senders, one after another.
 struct LinesOf {
+  static constexpr unsigned PARTS = 2;
+
   const Row& row;
   const Messages& messages;
-  const unsigned* senders;  // [count], by the numbers of their messages
-  unsigned count, each;     // lines of a thread
+  const unsigned *senders, *keys;  // [count], by the numbers of their messages; of these, the largest first
+  unsigned count, each;            // lines of a thread
 
-  __device__ __forceinline__ unsigned whole() const { return count * LANES * each; }
-  __device__ __forceinline__ unsigned all() const { return whole() + 2; }
+  __device__ __forceinline__ unsigned all() const { return PARTS + count * LANES * each; }
+  // What none of line `at` and the next is better than, where these are of senders.
+  __device__ __forceinline__ unsigned bound(unsigned at) const { return keys[(at - PARTS) / LANES / each]; }
 
   // Line `at`; ~0 where there is none.
   __device__ __forceinline__ unsigned line(unsigned at) const {
-    if (at == whole() && row.begin) return 0;
-    if (at == whole() + 1 && row.end > 0 && row.end < row.all_lines()) return row.end;
-    if (at >= whole()) return ~0u;
-    const unsigned thread = at / each, first = messages.line(row, senders[thread / LANES]) + thread % LANES;
-    const unsigned line = first + at % each * messages.parts * THREADS;
+    if (at == 0) return row.begin ? 0 : ~0u;
+    if (at == 1) return row.end > 0 && row.end < row.all_lines() ? row.end : ~0u;
+    if (at >= all()) return ~0u;
+    const unsigned lane = (at - PARTS) % LANES, of_lane = (at - PARTS) / LANES, first = messages.line(row, senders[of_lane / each]) + lane;
+    const unsigned line = first + of_lane % each * messages.parts * THREADS;
     return line < row.end ? line : ~0u;
   }
 };
 
-// Their elements as a stream of entries, see best.cuh.
+// Their elements that may reach a cut, which others change, as a stream of entries, see best.cuh.
 struct ElementsOf {
   LinesOf lines;
+  const Cut& its;
   unsigned tile, asking;
 
   __device__ __forceinline__ void start() { tile = 0; }
-  __device__ __forceinline__ bool more() const { return tile * THREADS < lines.all(); }
+  __device__ __forceinline__ bool more() const {
+    const unsigned at = tile * THREADS;
+    return at < lines.all() && (tile == 0 || lines.bound(at) >= its.key);
+  }
   __device__ __forceinline__ bool offer(List& list, Cut cut) {
     tile++, asking = EVERY;
     return offer_again(list, cut);
@@ -119,6 +126,33 @@ struct MessagesOf {
   }
 };
 
+// Call `put(rank, key, column)` for the best `want` of the list's `count` entries, at most RANKED, each of which is compared with all.
+// Behind a barrier.
+template <class Put> __device__ __forceinline__ void rank_compared(const List& list, unsigned count, unsigned want, Put put) {
+  constexpr unsigned EACH = 4, TOGETHER = EACH * THREADS / RANKED;  // entries of a thread; threads that have the same, see few.cuh
+  const unsigned lane = threadIdx.x % TOGETHER, first = threadIdx.x / TOGETHER * EACH;
+  if (threadIdx.x / 32 * 32 / TOGETHER * EACH >= count) return;
+  unsigned own[EACH], places[EACH], ranks[EACH] = {};
+#pragma unroll
+  for (unsigned i = 0; i < EACH; i++) own[i] = list.keys[min(first + i, count - 1)], places[i] = list.columns[min(first + i, count - 1)];
+  const auto compare = [&](unsigned key, unsigned column) {
+#pragma unroll
+    for (unsigned i = 0; i < EACH; i++) ranks[i] += key > own[i] || (key == own[i] && column < places[i]);
+  };
+  const uint4 *keys = reinterpret_cast<const uint4*>(list.keys), *columns = reinterpret_cast<const uint4*>(list.columns);
+#pragma unroll 2
+  for (unsigned four = lane; four < count / 4; four += TOGETHER) {
+    const uint4 key = keys[four], column = columns[four];
+    compare(key.x, column.x), compare(key.y, column.y), compare(key.z, column.z), compare(key.w, column.w);
+  }
+  if (lane < count % 4) compare(list.keys[count / 4 * 4 + lane], list.columns[count / 4 * 4 + lane]);
+  unsigned packed = ranks[0] | ranks[1] << 8 | ranks[2] << 16 | ranks[3] << 24;  // all are below RANKED
+#pragma unroll
+  for (unsigned distance = TOGETHER / 2; distance; distance /= 2) packed += __shfl_xor_sync(~0u, packed, distance);
+  const unsigned at = first + lane, rank = packed >> (8 * lane % 32) & 0xFF;
+  if (lane < EACH && at < count && rank < want) put(rank, list.keys[at], list.columns[at]);
+}
+
 // What is listed of what is above a floor: nothing that is of use, what messages tell, or all.
 enum class Listed { NOTHING, TOLD, ALL };
 
@@ -145,7 +179,7 @@ __device__ __noinline__ void finish_slowly(Row row, unsigned k, Messages message
     const unsigned more = exchange.lines[0];
     all = more <= MOST_MORE && found <= CAPACITY;
     if (more && all) {
-      all = list_all_more(row, messages, senders, more, list, numbers, k);
+      all = list_all_more(row, messages, senders, more, list, numbers, k, exchange);
       found = list.counters->count;
     }
     if (all && found < k) {
@@ -155,23 +189,28 @@ __device__ __noinline__ void finish_slowly(Row row, unsigned k, Messages message
     }
   }
   const auto put = [&](unsigned rank, unsigned key, unsigned column) { answers.put(rank, key, column); };
+  if (all && found <= RANKED) {
+    rank_compared(list, found, k, put);
+    return;
+  }
   if (all) {
     Held held = hold(list, found);
     rank_held(list, held, found, k, even_intervals(list, held, found, row.cols, row.order), put);
     return;
   }
   __syncthreads();  // all know how many were found
-  if (threadIdx.x == 0) list.counters->cut = {0, 0};
+  // Of what messages tell there are enough above the floor, or first keys that reach it.
+  if (threadIdx.x == 0) list.counters->cut = {listed == Listed::NOTHING ? floor : floor + 1, 0};
   clear_list(list);
   MessagesOf bests = {messages};
   found = best(list, bests, k, list.counters->cut);
-  if (found > k) shorten(list, found, k, k, list.counters->cut, 0);
-#pragma unroll 1
-  for (unsigned i = threadIdx.x; i < k; i += THREADS) senders[i] = list.columns[i];
+  if (found > k) shorten(list, found, k, k, list.counters->cut, 0), found = k;
+  sort_senders(list.keys, list.columns, found, senders + MOST_MORE, senders);
   if (threadIdx.x == 0) list.counters->cut.place = 0;
   empty_list(list);
   const unsigned stride = messages.parts * THREADS;
-  ElementsOf elements = {{row, messages, senders, k, (row.end - row.begin + stride - 1) / stride}};
+  const LinesOf lines = {row, messages, senders, senders + MOST_MORE, found, (row.end - row.begin + stride - 1) / stride};
+  ElementsOf elements = {lines, list.counters->cut};
   found = best(list, elements, k, list.counters->cut);
   rank_list(list, found, k, row.cols, row.order, put);
 }

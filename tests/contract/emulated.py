@@ -79,8 +79,9 @@ def barriers(sequences: Sequences, strategy: Strategy, config: Config, x: Tensor
     assert isinstance(program, KernelProgram)
     (launch,) = program.launches
     outputs = {"values": torch.empty(1, k, dtype=x.dtype), "indices": torch.empty(1, k, dtype=torch.int64)}
-    blocks = launch.blocks(problem)
-    return sequences.emulator(launch.source)(blocks, {**scalars(problem), "x": x, **outputs}).barriers
+    blocks, given = launch.blocks(problem), scalars(problem)
+    scratch = {one.name: torch.zeros(one.bytes.of(given), dtype=torch.uint8) for one in program.scratch}
+    return sequences.emulator(launch.source)(blocks, {**given, "x": x, **outputs, **scratch}).barriers
 
 
 def barriers_beyond_random(

@@ -15,7 +15,7 @@ from autotopk.problem import DTYPE_BYTES
 from autotopk.strategies.grid_maxima import SPARSE, GridMaximaConfig
 from tests.contract.cases import LAYOUTS, ORDERS, Case
 from tests.contract.drawn import draw_values
-from tests.contract.emulated import Kind, answer, problems_of_all
+from tests.contract.emulated import Kind, answer, barriers, problems_of_all
 from tests.emulator.sequences import Sequences
 
 pytestmark = pytest.mark.requires("g++")
@@ -121,6 +121,32 @@ def test_what_a_message_has_no_room_for_is_found(kind: GridKind, lines: tuple[in
         x[:, line * kind.vector + number] = 60 - number
     found = answer(sequences, registry.get("grid_maxima"), kind.config, case, x, seed=sum(lines))
     assert not case.problems_with(x, found), case
+
+
+@pytest.mark.parametrize(
+    ("kind", "k", "in_order", "else_at_most"),
+    [
+        (GridKind("float32", GridMaximaConfig(128, 512, 4, 512)), 100, 20, 40),
+        (GridKind("float32", GridMaximaConfig(128, 512, 4, 512)), 220, 40, 50),
+        (GridKind("bfloat16", GridMaximaConfig(128, 512, 4, 1024)), 100, 56, 40),
+        (GridKind("float16", GridMaximaConfig(16, 512, 4, 1024)), 20, 16, 24),
+    ],
+    ids=str,
+)
+def test_few_warps_are_read_again(
+    kind: GridKind, k: int, in_order: int, else_at_most: int, sequences: Sequences
+) -> None:
+    """Where many have more above the floor than they told: the best are all of a few, or all are alike."""
+    strategy = registry.get("grid_maxima")
+
+    def its(name: str) -> int:
+        x = Case(3, 1 << 20, k, kind.dtype, name).input("cpu")[2:]
+        return barriers(sequences, strategy, kind.config, x, k)
+
+    once = its("random")
+    assert max(its("ascending"), its("descending")) - once <= in_order
+    for name in ("all_equal", "all_but_k_minus_1_equal", "scales", "nan", "minus_inf_padding"):
+        assert its(name) - once <= else_at_most, name
 
 
 def above(value: float, dtype: str, steps: int) -> torch.Tensor:
