@@ -101,7 +101,7 @@ def test_a_swap_before_a_capture() -> None:
 
 def test_a_capture_after_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is better than what answered that call, where nothing was tuned, is loaded when calls pause."""
-    for one in ("AUTOTOPK_STRATEGY", "AUTOTOPK_SHIPPED", "AUTOTOPK_PACKS"):  # what came along is predicted, and is there
+    for one in ("AUTOTOPK_STRATEGY", "AUTOTOPK_SHIPPED", "AUTOTOPK_PACKS"):  # with all that comes along
         monkeypatch.delenv(one)
     autotopk.reload()
     x = inputs.make("random", 256, 131_072, 2_048, torch.bfloat16, "cuda")
