@@ -32,22 +32,33 @@ __device__ __forceinline__ void list_more(const Row& row, const Messages& messag
   }
 }
 
-// Keep what is above a key, if that is `want` entries or more of the list's `count`: whether it is. Has barriers; ends with one if so.
-__device__ __forceinline__ bool keep_above(const List& list, unsigned count, unsigned want, unsigned key, Exchange& exchange) {
-  const Held held = hold(list, count);
-  unsigned own = 0, all;
-#pragma unroll
-  for (int i = 0; i < ITEMS; i++) own += held.keys[i] > key;
-  unsigned slot = scan_lanes(own, all) - own;
-  if (lane_of() == 0) exchange.ties[warp_of()] = all;
+// How many entries threads before have, and the whole block. Has a barrier.
+__device__ __forceinline__ unsigned scan_block(unsigned own, unsigned& all, Exchange& exchange) {
+  unsigned of_lanes;
+  const unsigned upto = scan_lanes(own, of_lanes);
+  if (lane_of() == 0) exchange.ties[warp_of()] = of_lanes;
   __syncthreads();
-  const unsigned of_warp = lane_of() < WARPS ? exchange.ties[lane_of()] : 0, total = __reduce_add_sync(~0u, of_warp);
-  if (total < want) return false;
-  slot += __reduce_add_sync(~0u, lane_of() < warp_of() ? of_warp : 0);
+  const unsigned of_warp = lane_of() < WARPS ? exchange.ties[lane_of()] : 0;
+  all = __reduce_add_sync(~0u, of_warp);
+  return upto - own + __reduce_add_sync(~0u, lane_of() < warp_of() ? of_warp : 0);
+}
+
+// Keep what is above a key, or what reaches it, if that is `want` entries or more of the list's `count`: whether it is. The key is not 0.
+// Has barriers; ends with one if so.
+__device__ __forceinline__ bool keep_best(const List& list, unsigned count, unsigned want, unsigned key, Exchange& exchange) {
+  const Held held = hold(list, count);
+  unsigned own = 0, all;  // above the key; that reach it, 16 bits each
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) own += (held.keys[i] > key) | unsigned(held.keys[i] >= key) << 16;
+  const unsigned before = scan_block(own, all, exchange);
+  if (all >> 16 < want) return false;
+  const bool enough_above = (all & 0xFFFF) >= want;
+  const unsigned least = key + enough_above;
+  unsigned slot = enough_above ? before & 0xFFFF : before >> 16;
 #pragma unroll
   for (int i = 0; i < ITEMS; i++)
-    if (held.keys[i] > key) list.keys[slot] = held.keys[i], list.columns[slot] = held.columns[i], slot++;
-  if (threadIdx.x == 0) list.counters->count = total;
+    if (held.keys[i] >= least) list.keys[slot] = held.keys[i], list.columns[slot] = held.columns[i], slot++;
+  if (threadIdx.x == 0) list.counters->count = enough_above ? all & 0xFFFF : all >> 16;
   __syncthreads();
   return true;
 }
@@ -60,7 +71,7 @@ __device__ __forceinline__ void sort_senders(const unsigned* keys, const unsigne
     const unsigned own = keys[i], sender = senders[i];
     unsigned rank = 0;
 #pragma unroll 4
-    for (unsigned other = 0; other < count; other++) rank += keys[other] > own || (keys[other] == own && senders[other] < sender);
+    for (unsigned other = 0; other < count; other++) rank += better(keys[other], senders[other], own, sender);
     sorted[rank] = sender, sorted_keys[rank] = own;
   }
 }
@@ -80,22 +91,28 @@ __device__ __forceinline__ bool list_all_more(const Row& row, const Messages& me
   if (threadIdx.x == 0) list.counters->cut = {least, 0};
   __syncthreads();
   const auto shorten_list = [&] {
-    const unsigned most = min(want + want / 4, CAPACITY / 2);
-    shorten(list, listed, want, most, list.counters->cut, 0);
-    listed = most, least = list.counters->cut.key + 1;  // there are enough of its key
+    shorten(list, listed, want, min(want + want / 2, CAPACITY / 2), list.counters->cut, 0);
+    listed = list.counters->count, least = list.counters->cut.key + 1;  // there are enough of its key
+    __syncthreads();
   };
   if (listed > min(CAPACITY / 2, 4 * want)) shorten_list();  // many tell of the same keys, or more than two have room
 #pragma unroll 1
-  for (unsigned done = 0, next; done < count && least && sorted_keys[done] >= least; done += next) {
+  for (unsigned done = 0, next; done < count && least && sorted_keys[done] >= least;) {
     next = 1u << top_bit_of(min(min(TOGETHER, count - done), max((CAPACITY - listed) / each, 1u)));
     list_more(row, messages, sorted + done, next, list, numbers, least);
     __syncthreads();
-    const unsigned found = list.counters->count;
+    const unsigned found = list.counters->count, its = max(found, listed) - listed;
     __syncthreads();
-    if (found > CAPACITY) return false;
-    each = max((max(found, listed) - listed) / next, 1u), listed = found;
-    if (done + next == count || found < want) continue;
-    if (keep_above(list, found, want, sorted_keys[done + next], exchange)) return true;  // the others have nothing better
+    each = max((its + next - 1) / next, 1u);
+    if (found > CAPACITY) {  // as many of these as have room
+      if (next == 1) return false;
+      if (threadIdx.x == 0) list.counters->count = listed;
+      __syncthreads();
+      continue;
+    }
+    listed = found, done += next;
+    if (done == count || found < want) continue;
+    if (keep_best(list, found, want, sorted_keys[done], exchange)) return true;  // the others have nothing better
     if (found >= want + want / 2) shorten_list();
   }
   return true;

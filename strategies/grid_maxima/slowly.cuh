@@ -41,10 +41,7 @@ __device__ __forceinline__ void list_ties(const Row& row, const Messages& messag
   unsigned own = 0, all;
 #pragma unroll
   for (int i = 0; i < MOST_MESSAGES; i++) own += is_tie(i);
-  unsigned slot = listed + scan_lanes(own, all) - own;
-  if (lane_of() == 0) exchange.ties[warp_of()] = all;
-  __syncthreads();
-  slot += __reduce_add_sync(~0u, lane_of() < warp_of() ? exchange.ties[lane_of() % WARPS] : 0);
+  unsigned slot = listed + scan_block(own, all, exchange);
 #pragma unroll
   for (int i = 0; i < MOST_MESSAGES; i++)
     if (is_tie(i)) {
@@ -64,7 +61,7 @@ struct LinesOf {
   unsigned count, each;            // lines of a thread
 
   __device__ __forceinline__ unsigned all() const { return PARTS + count * LANES * each; }
-  // What none of line `at` and the next is better than, where these are of senders.
+  // The key of the sender that line `at` is of, from the third line on: neither it nor any line behind has a better one.
   __device__ __forceinline__ unsigned bound(unsigned at) const { return keys[(at - PARTS) / LANES / each]; }
 
   // Line `at`; ~0 where there is none.
@@ -137,7 +134,7 @@ template <class Put> __device__ __forceinline__ void rank_compared(const List& l
   for (unsigned i = 0; i < EACH; i++) own[i] = list.keys[min(first + i, count - 1)], places[i] = list.columns[min(first + i, count - 1)];
   const auto compare = [&](unsigned key, unsigned column) {
 #pragma unroll
-    for (unsigned i = 0; i < EACH; i++) ranks[i] += key > own[i] || (key == own[i] && column < places[i]);
+    for (unsigned i = 0; i < EACH; i++) ranks[i] += better(key, column, own[i], places[i]);
   };
   const uint4 *keys = reinterpret_cast<const uint4*>(list.keys), *columns = reinterpret_cast<const uint4*>(list.columns);
 #pragma unroll 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from autotopk import registry
@@ -93,6 +93,36 @@ def test_a_list_is_made_shorter_again_where_a_row_is_in_order(sequences: Sequenc
     assert not case.problems_with(x, found)
 
 
+LONG_KINDS = [
+    GridKind("float32", GridMaximaConfig(128, 512, 4, 512)),
+    GridKind("bfloat16", GridMaximaConfig(128, 512, 4, 1024)),
+    GridKind("float16", GridMaximaConfig(64, 512, 4, 1024)),
+]
+"""Of warps that may have more than a list has room for."""
+
+
+@given(
+    kind=st.sampled_from(LONG_KINDS),
+    k=st.integers(1, 220),
+    step=st.integers(50, 9000),
+    above=st.sampled_from([1 << 14, 1 << 16, 1 << 18, 1 << 20]),
+    shift=st.integers(0, 5000),
+    descending=st.booleans(),
+)
+@example(kind=LONG_KINDS[0], k=150, step=50, above=1 << 16, shift=551, descending=False)
+@settings(max_examples=30, deadline=None)
+def test_stairs_are_climbed(
+    kind: GridKind, k: int, step: int, above: int, shift: int, descending: bool, sequences: Sequences
+) -> None:
+    """Ties that are many and lie together: what is read of warps has no room now and then, and is read again."""
+    case = Case(1, 1 << 20, min(k, kind.most_k), kind.dtype)
+    stairs = (torch.arange(shift, shift + case.cols) - (case.cols - above)).clamp(min=0) // step
+    stairs = (stairs - stairs.max() + 200).clamp(min=0)  # 16 bits tell these apart
+    x = (stairs.flip(0) if descending else stairs)[None].to(getattr(torch, kind.dtype))
+    found = answer(sequences, registry.get("grid_maxima"), kind.config, case, x, seed=k)
+    assert not case.problems_with(x, found)
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("largest", [True, False])
 def test_a_thread_may_have_many_of_the_best_in_lines_far_apart(
@@ -126,9 +156,9 @@ def test_what_a_message_has_no_room_for_is_found(kind: GridKind, lines: tuple[in
 @pytest.mark.parametrize(
     ("kind", "k", "in_order", "else_at_most"),
     [
-        (GridKind("float32", GridMaximaConfig(128, 512, 4, 512)), 100, 20, 40),
-        (GridKind("float32", GridMaximaConfig(128, 512, 4, 512)), 220, 40, 50),
-        (GridKind("bfloat16", GridMaximaConfig(128, 512, 4, 1024)), 100, 56, 40),
+        (LONG_KINDS[0], 100, 20, 40),
+        (LONG_KINDS[0], 220, 40, 50),
+        (LONG_KINDS[1], 100, 48, 40),
         (GridKind("float16", GridMaximaConfig(16, 512, 4, 1024)), 20, 16, 24),
     ],
     ids=str,
